@@ -1,0 +1,216 @@
+"""The workbench of one pytest process: a worker per implementation, and the path from a run to its verdict.
+
+    run → plan → execute → (twins of a refusal, contents of the memory outside) → judge → verdict
+
+A worker that died is replaced before the next run. Only one implementation has a live worker at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from conformance import run as stage
+from conformance.isolate import Worker, WorkerDied
+from conformance.judge import judge, not_planned
+from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
+from conformance.plan import Machine, plan, twins
+from conformance.protocol import Arena
+from conformance.targets import from_description
+
+LOAD_TIMEOUT = 300.0
+_FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An implementation as its worker described it, or why there is none."""
+
+    spec: str
+    implementation: Implementation | None
+    error: str = ""  # NotInstalled, NoSuchImplementation, NotRecognised, ImportFailed, crash, hang
+    message: str = ""
+    hint: str = ""
+    drift: tuple[str, ...] = ()  # what importing it changed (conformance.watch)
+
+
+class Bench:
+    """Runs questions against implementations. Close it when done."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        grade: str,
+        requirements: Mapping[str, Requirement],
+        *,
+        timeout: float,
+        paths: Sequence[str],
+        weight_offset: float | None = None,
+    ) -> None:
+        self.machine, self.grade, self.requirements = machine, grade, requirements
+        self._timeout, self._paths, self._weight_offset = timeout, tuple(paths), weight_offset
+        self._arena = Arena()
+        self._loaded: dict[str, Loaded] = {}
+        self._spec: str | None = None
+        self._worker: Worker | None = None
+        self._probe: dict[str, bool] = {}
+        self._twins: dict[str, Verdict] = {}
+
+    # --- implementations -------------------------------------------------------------------------------
+
+    def load(self, spec: str) -> Loaded:
+        """Import an implementation in a worker and say how its call is read. Never raises for its faults."""
+        if spec not in self._loaded:
+            self._loaded[spec] = self._load(spec)
+        return self._loaded[spec]
+
+    def _load(self, spec: str) -> Loaded:
+        for probe in (True, False):  # a probe that kills the process: go by name and order
+            try:
+                reply = self._fresh_worker(spec).ask(
+                    {"op": "load", "spec": spec, "probe": probe}, LOAD_TIMEOUT
+                )
+            except WorkerDied as death:
+                self._close_worker()
+                failed = Loaded(spec, None, death.kind, f"{death.detail}; {death.output[-500:]}")
+                continue
+            self._probe[spec] = probe
+            if "broken" in reply:
+                return Loaded(spec, None, "broken", reply["broken"], reply["trace"])
+            if "error" in reply:
+                return Loaded(spec, None, reply["error"], reply["message"], reply["hint"])
+            found = from_description(reply["description"])
+            if self._weight_offset is not None:
+                calls = {
+                    mode: replace(call, weight_offset=self._weight_offset)
+                    for mode, call in found.calls.items()
+                }
+                found = replace(found, calls=calls)
+            return Loaded(spec, found, drift=tuple(reply["drift"]))
+        return failed
+
+    def _fresh_worker(self, spec: str) -> Worker:
+        self._close_worker()
+        self._worker = Worker(self._arena, self.machine.device, self._paths, {})
+        self._spec = spec
+        return self._worker
+
+    def _ready(self, spec: str) -> Worker:
+        """The worker that has `spec` loaded; raises WorkerDied where it cannot be loaded again."""
+        if self._worker is not None and self._spec == spec:
+            return self._worker
+        worker = self._fresh_worker(spec)
+        worker.ask({"op": "load", "spec": spec, "probe": self._probe.get(spec, True)}, LOAD_TIMEOUT)
+        return worker
+
+    def _close_worker(self) -> None:
+        if self._worker is not None:
+            self._worker.close()
+        self._worker = self._spec = None
+
+    def close(self) -> None:
+        """End the worker and give the shared memory back."""
+        self._close_worker()
+        self._arena.close()
+
+    # --- verdicts --------------------------------------------------------------------------------------
+
+    def verdict(self, spec: str, run: Run) -> Verdict:
+        """Put one run to one implementation and judge it."""
+        implementation = self.load(spec).implementation
+        assert implementation is not None, "collect no runs for an implementation that did not load"
+        started = time.perf_counter()
+        planned = plan(run, implementation, self.machine)
+        if isinstance(planned, NotPlanned):
+            return not_planned(planned)
+        seen = self._execute(spec, implementation, run)
+        if _raised(seen):
+            seen.twin, seen.twin_detail = self._ask_twins(spec, implementation, run)
+        verdict = self._judge(seen, implementation)
+        if any(f.check == "values" and f.severity == "fail" for f in verdict.findings):
+            seen.outside_matters = self._outside_matters(spec, implementation, seen)
+            if seen.outside_matters:
+                verdict = self._judge(seen, implementation)
+        return replace(verdict, seconds=round(time.perf_counter() - started, 4))
+
+    def _judge(self, seen: stage.Observation, implementation: Implementation) -> Verdict:
+        return judge(seen, implementation.name, self.requirements, self.grade)
+
+    def _execute(
+        self, spec: str, implementation: Implementation, run: Run, filler: int | None = None
+    ) -> stage.Observation:
+        call = implementation.calls[run.mode]
+        try:
+            worker = self._ready(spec)
+        except WorkerDied as death:
+            return stage.Observation(run, call, death.kind, [], death.detail, death.output)
+        more = {} if filler is None else {"filler": filler}
+        seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
+        if seen.status in ("crash", "hang"):
+            self._close_worker()
+        return seen
+
+    def _ask_twins(self, spec: str, implementation: Implementation, run: Run) -> tuple[str, str]:
+        """(`pass` or "", in words): whether the same sizes and values are right in a neutral run."""
+        told = []
+        for twin in twins(run, DTYPES):
+            key = repr((spec, twin.mode, twin.shape, twin.dtypes, twin.eps, sorted(twin.fills.items())))
+            if key not in self._twins:
+                self._twins[key] = self._judge(self._execute(spec, implementation, twin), implementation)
+            outcome = self._twins[key].verdict
+            if outcome in ("pass", "warn"):
+                return "pass", f"the neutral run in {twin.dtypes['x']} passes"
+            told.append(f"{twin.dtypes['x']} {outcome}")
+        return "", "the same sizes and values in neutral runs: " + ", ".join(told)
+
+    def _outside_matters(
+        self, spec: str, implementation: Implementation, seen: stage.Observation
+    ) -> str:
+        """The requirement that a wrong y violates by depending on memory outside the inputs; "" if it does not."""
+        step = seen.steps[-1]
+        first = stage.output_bits(step, seen.call, "y")
+        if first is None or not _nan_appears(step, seen, first):
+            return ""
+        again = self._execute(spec, implementation, seen.run, _FINITE_WORD)
+        second = stage.output_bits(again.steps[-1], seen.call, "y") if again.status == "completed" else None
+        if second is None or second.shape != first.shape or (first == second).all():
+            return ""
+        asked = [r for r in seen.run.requirements if r.startswith(("STRIDE-", "ALIGN-"))]
+        return asked[0] if asked and seen.run.layouts else "MEM-READ"
+
+
+def _raised(seen: stage.Observation) -> bool:
+    return seen.status == "completed" and any(s.record["status"] != "returned" for s in seen.steps)
+
+
+def _nan_appears(step: stage.Step, seen: stage.Observation, y: np.ndarray) -> bool:
+    """Whether y has a NaN though no input has one."""
+    from conformance.seen import to_float64
+
+    if "returned" != step.record["status"]:
+        return False
+    inputs_finite = all(
+        bool(to_float64(bits, seen.run.dtypes[role], "cpu").isfinite().all())
+        for role, bits in step.bits.items()
+    )
+    dtype = {2: seen.run.dtypes["x"], 4: "float32", 8: "float64"}.get(y.dtype.itemsize)
+    if dtype is None or (dtype == "float32" and y.dtype.itemsize == 2):
+        return False
+    return inputs_finite and bool(to_float64(y, dtype, "cpu").isnan().any())
+
+
+def this_machine(wanted: str) -> Machine:
+    """The device to run on: `auto` is the first GPU, else the CPU. Raises ValueError where it is missing."""
+    import torch
+
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return Machine("cpu", pages / 2**30 * 0.5)
+    if not torch.cuda.is_available():
+        raise ValueError("--rn-device=cuda, but torch sees no GPU here; use --rn-device=cpu")
+    free, _ = torch.cuda.mem_get_info()
+    return Machine("cuda", free / 2**30, torch.cuda.get_device_name())

@@ -1,0 +1,33 @@
+"""What a call has no way to be asked: one question here, answered without torch and without calling anything."""
+
+from __future__ import annotations
+
+from conformance.model import Call, Run
+
+
+def can_ask(call: Call, run: Run) -> str | None:
+    """Return why `run` cannot be put to `call`, or None where it can.
+
+    Only the parameters decide: a call without a parameter `out` cannot be asked to fill one. What the function
+    does with the values is found out by calling it.
+    """
+    eps, weight = call.parameter("eps"), call.parameter("weight")
+    if run.eps is None and eps is not None and eps.required:
+        return f"the parameter {eps.name} is required: it cannot be left out"
+    if run.eps is not None and eps is None:
+        return f"there is no parameter for eps: it cannot be set to {run.eps!r}"
+    if "weight" in run.dtypes and weight is None:
+        return "there is no parameter for weight: it cannot be multiplied by one"
+    if "weight" not in run.dtypes and weight is not None and weight.required and not weight.nullable:
+        return f"the parameter {weight.name} is required: it cannot be left out"
+    if (run.out or "out" in run.layouts) and call.parameter("out") is None:
+        return "there is no parameter for out: it allocates y itself"
+    if run.weight_offset is not None and not _takes_offset(call, run.weight_offset):
+        return f"there is no parameter for weight_offset: it cannot be set to {run.weight_offset!r}"
+    return None
+
+
+def _takes_offset(call: Call, offset: float) -> bool:
+    if call.parameter("weight_offset") is not None:
+        return True
+    return call.parameter("zero_centered") is not None and offset in (0.0, 1.0)

@@ -1,0 +1,84 @@
+"""Check y: one rounding convention must explain the whole tensor within the derived error bound.
+
+Grade `strict` is that rule. Grade `base` is the specification's allclose against the formula in float64.
+Where y fails, the known wrong formulas are tried, and every one that gives exactly this y is named.
+"""
+
+from conformance import accuracy
+from conformance.diagnosis import diagnose
+from conformance.model import Finding
+from conformance.seen import Seen, View
+
+NAME = "values"
+REQUIREMENTS = ("ACCURACY-INTERVAL", "ACCURACY-ROUNDING", "INVARIANCE-FRESH", "MEM-READ", "SPECIAL-NONFINITE")
+
+
+def applies(seen: Seen) -> bool:
+    return seen.returned and seen.run.fault in (None, "device_mixed") and seen.run.n_rows > 0
+
+
+def check(seen: Seen) -> list[Finding]:
+    for index, view in enumerate(seen.views):
+        values = view.values("y")
+        if values is None:
+            continue  # the check `outputs` has said why
+        findings = _base(seen, view, values) if seen.grade == "base" else _strict(seen, view, index)
+        if findings:
+            return findings
+    return []
+
+
+def _strict(seen: Seen, view: View, index: int) -> list[Finding]:
+    found = view.explanation
+    if not found.conventions:
+        return [_wrong(seen, view, index, *_told(found))]
+    if found.truncating:
+        message = f"y is truncated toward zero, not rounded to nearest even ({found.conventions[0]})"
+        return [Finding(NAME, "ACCURACY-ROUNDING", "fail", message)]
+    return [Finding(NAME, "ACCURACY-INTERVAL", "info", note) for note in found.notes]
+
+
+def _told(found: accuracy.Explanation) -> tuple[str, dict[str, object]]:
+    """The first wrong element in words and as data, under the convention that explains most."""
+    assert found.worst is not None
+    first = found.wrong[0] if found.wrong else found.worst.element
+    row, column = first.index
+    message = (
+        f"y[{row}, {column}] is {first.actual:.9g}, but should be {first.expected:.9g} "
+        f"(allowed: {first.low:.9g} to {first.high:.9g}); {found.worst.count} of {found.compared} elements are "
+        f"outside, by up to {found.worst.ulps:.3g} ULP ({found.worst.convention} comes nearest)"
+    )
+    return message, first.where()
+
+
+def _base(seen: Seen, view: View, values) -> list[Finding]:
+    result = accuracy.base_grade(view.problem, values)
+    if not result.ok:
+        return [_wrong(seen, view, 0, result.message, result.where)]
+    found = view.explanation
+    if found.truncating:
+        message = f"y is truncated toward zero, not rounded to nearest even ({found.conventions[0]})"
+        return [Finding(NAME, "ACCURACY-ROUNDING", "warn", message)]
+    return []
+
+
+def _wrong(seen: Seen, view: View, index: int, message: str, where) -> Finding:
+    """The failure, named for the formula that y matches, for the memory it read, or for the case's question."""
+    if seen.observation.outside_matters:
+        told = f"{message}. With other values in the memory around the inputs y changes: it is read"
+        return Finding(NAME, seen.observation.outside_matters, "fail", told, where)
+    if index and seen.run.scenario == "new_contents":
+        told = f"call 2, with new contents at the same addresses: {message}; call 1 was right"
+        return Finding(NAME, "INVARIANCE-FRESH", "fail", told, where)
+    diagnosis = diagnose(view.problem, view.values("y"))
+    candidates = tuple((c.name, c.requirement, c.sentence) for c in diagnosis.matches)
+    requirement = candidates[0][1] if candidates else _asked(seen)
+    told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure])
+    return Finding(NAME, requirement, "fail", told, where, candidates)
+
+
+def _asked(seen: Seen) -> str:
+    """What the case was written to ask, where that is a question about numbers."""
+    families = ("MEM", "INPUTS", "INPLACE", "OUTPUT", "REFUSE", "RESIDUAL", "HONEST", "RUN", "INVARIANCE")
+    named = [r for r in seen.run.requirements if r.split("-", 1)[0] not in families]
+    return named[0] if named else "ACCURACY-INTERVAL"

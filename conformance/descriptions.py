@@ -1,0 +1,60 @@
+"""An implementation as JSON, without its functions: what crosses from the worker to the suite. No torch here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from conformance.model import Call, Implementation, Parameter
+
+
+def describe(implementation: Implementation) -> dict[str, Any]:
+    """Return the implementation as JSON values; `from_description` gives it back without functions."""
+    values = {
+        f.name: getattr(implementation, f.name) for f in fields(Implementation) if f.name != "calls"
+    }
+    values["calls"] = {mode: _describe_call(call) for mode, call in implementation.calls.items()}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+
+def from_description(values: Mapping[str, Any]) -> Implementation:
+    """Return the implementation that `describe` described; every `Call.function` is None."""
+    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k != "calls"}
+    known = {f.name for f in fields(Implementation)}
+    calls = {mode: _call(call) for mode, call in values["calls"].items()}
+    return Implementation(calls=calls, **{k: v for k, v in plain.items() if k in known})
+
+
+def _describe_call(call: Call) -> dict[str, Any]:
+    values = {f.name: getattr(call, f.name) for f in fields(Call) if f.name != "function"}
+    parameters = [{**asdict(_plain(p)), "value": _json(p.value)} for p in call.parameters]
+    return {
+        **values,
+        "parameters": parameters,
+        "returns": list(call.returns),
+        "mutates": dict(call.mutates),
+    }
+
+
+def _plain(parameter: Parameter) -> Parameter:
+    """Without the value, which asdict would copy deeply, whatever it is."""
+    return Parameter(
+        parameter.name, parameter.role, parameter.required, parameter.keyword, nullable=parameter.nullable
+    )
+
+
+def _call(values: Mapping[str, Any]) -> Call:
+    parameters = tuple(Parameter(**p) for p in values["parameters"])
+    rest = {k: v for k, v in values.items() if k not in ("parameters", "returns")}
+    return Call(function=None, parameters=parameters, returns=tuple(values["returns"]), **rest)
+
+
+def _json(value: Any) -> Any:
+    """A default that JSON can hold as it is; anything else as text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return type(value).__name__

@@ -1,0 +1,99 @@
+"""Stage 4, judge: run the checks over an observation and give the verdict. It touches no implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.checks import all_checks
+from conformance.model import Finding, NotPlanned, Requirement, Run, Verdict
+from conformance.run import Observation
+from conformance.seen import Seen
+
+_SEVERITY = ("fail", "warn", "info")
+
+
+def judge(
+    observation: Observation, implementation: str, requirements: Mapping[str, Requirement], grade: str
+) -> Verdict:
+    """The verdict on one run. Findings are ordered by severity, then by the requirement's rank."""
+    if observation.status == "broken":
+        reason = f"the suite failed, not the implementation: {observation.detail}"
+        return _verdict(observation.run, implementation, "broken", reason=reason)
+    if observation.status == "not run":
+        return _verdict(observation.run, implementation, "not run", reason=observation.detail)
+    seen = Seen(observation, grade)
+    findings = [f for c in all_checks() if c.applies(seen) for f in c.check(seen)]
+    findings.sort(key=lambda f: (_SEVERITY.index(f.severity), requirements[f.requirement].rank))
+    worst = findings[0].severity if findings else "info"
+    if observation.status in ("crash", "hang"):
+        verdict = "crash"
+    elif worst in ("fail", "warn"):
+        verdict = worst
+    elif not seen.returned and seen.run.scenario != "refuse":
+        verdict = "unsupported"
+    else:
+        verdict = "pass"
+    reason = ""
+    if not seen.returned and observation.status == "completed":
+        reason = f"refused: {seen.steps[-1].record['exception']['text']}"
+        if verdict == "pass" and observation.twin != "pass":
+            verdict, reason = "unsupported", f"its valid twin does not pass either, so this says nothing. {reason}"
+    conventions, stats = _numbers(seen) if verdict in ("pass", "warn", "fail") else ((), {})
+    return _verdict(
+        observation.run, implementation, verdict, findings=tuple(findings), reason=reason,
+        conventions=conventions, stats=stats, obtained=obtained(observation),
+        not_covered=_not_covered(seen),
+    )  # fmt: skip
+
+
+def not_planned(plan: NotPlanned) -> Verdict:
+    """The verdict on a run that was never made."""
+    return _verdict(plan.run, plan.implementation, plan.verdict, reason=plan.reason)
+
+
+def obtained(observation: Observation) -> str:
+    """How this was seen: on hardware, through Triton's interpreter, or as code compiled for the CPU."""
+    if observation.device != "cpu":
+        return "hardware"
+    if observation.call.compiled:
+        return "compiled"
+    return "interpreted" if observation.interpreted else "hardware"
+
+
+def _numbers(seen: Seen) -> tuple[tuple[str, ...], dict[str, float]]:
+    """The conventions that explain every call of the run, and the statistics of the last."""
+    if not seen.returned or seen.run.fault is not None or not seen.run.n_rows:
+        return (), {}
+    explained = [v.explanation for v in seen.views if v.explanation is not None]
+    if len(explained) != len(seen.views) or not explained:
+        return (), {}
+    shared = [n for n in explained[0].conventions if all(n in e.conventions for e in explained)]
+    return tuple(shared), dict(seen.views[-1].numbers or {})
+
+
+def _not_covered(seen: Seen) -> tuple[str, ...]:
+    if seen.call.compiled:
+        return ("allocations of compiled code",)
+    names = sorted({n for s in seen.steps for n in s.record.get("uncovered", [])})
+    return tuple(f"results of aten::{name}" for name in names)
+
+
+def _verdict(
+    run: Run,
+    implementation: str,
+    verdict: str,
+    *,
+    findings: tuple[Finding, ...] = (),
+    reason: str = "",
+    conventions: tuple[str, ...] = (),
+    stats: Mapping[str, float] | None = None,
+    obtained: str = "hardware",
+    not_covered: tuple[str, ...] = (),
+) -> Verdict:
+    return Verdict(
+        implementation=implementation, run=run.id, case=run.case, mode=run.mode, dtypes=dict(run.dtypes),
+        verdict=verdict, findings=findings, reason=reason, conventions=conventions, stats=stats or {},
+        obtained=obtained, not_covered=not_covered, core=run.core, neutral=not run.features,
+        features=run.features, requirements=run.requirements, n_rows=run.n_rows,
+        hidden_size=run.hidden_size,
+    )  # fmt: skip

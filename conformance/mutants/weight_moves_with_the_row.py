@@ -1,0 +1,36 @@
+"""Mutant: the weight's address includes the row, and a mask keeps the read inside the weight:
+the rest is 0.
+
+Row 0 is right, and with one row the whole test is.
+"""
+
+import triton
+import triton.language as tl
+
+from conformance.mutants import _tile
+
+BREAKS = "FORMULA-WEIGHT-INDEX"
+SOURCE = "specification: never add row_idx * H, the most common RMSNorm bug"
+TRIGGER = "fp32, two rows"
+NEEDS = "cpu"
+
+
+@triton.jit
+def _kernel(x_ptr, y_ptr, weight_ptr, row_stride, H, eps, BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK_SIZE)
+    mask = cols < H
+    x = tl.load(x_ptr + row * row_stride + cols, mask=mask, other=0.0).to(tl.float32)
+    rrms = tl.rsqrt(tl.sum(x * x, axis=0) / H + eps)
+    weight_at = row + cols
+    weight = tl.load(weight_ptr + weight_at, mask=weight_at < H, other=0.0).to(tl.float32)
+    tl.store(y_ptr + row * H + cols, (x * rrms * weight).to(y_ptr.dtype.element_ty), mask=mask)
+
+
+def rms_norm(x, weight, eps=1e-6):
+    rows, weight, y = _tile.prepare(x, weight, eps)
+    if len(rows):
+        n_rows, hidden_size = rows.shape
+        block = _tile.width(hidden_size)
+        _kernel[(n_rows,)](rows, y, weight, rows.stride(0), hidden_size, eps, BLOCK_SIZE=block)
+    return y.reshape(x.shape)

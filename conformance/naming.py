@@ -1,0 +1,149 @@
+"""Which requirement an implementation violates, from the findings of all its failing runs.
+
+A finding of any check but `values` names its own requirement. A wrong value can have many causes, and one run
+seldom tells them apart; so the wrong formulas that each failing run matches are counted, and the formula that
+explains at least half of those runs gives the name. Everything here is a function of the set of verdicts: their
+order does not matter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.model import Finding, Requirement, Verdict
+
+VALUES = "values"
+"""The check whose findings are named by consensus."""
+
+PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
+"""What that check names only where it has proved it, by another call or by the bits: no consensus is needed."""
+
+UNKNOWN_RANK = 10_000
+"""The rank of an id that the requirements do not hold: named last, but never lost."""
+
+FALLBACK = {"crash": "RUN-COMPLETES", "fail": "RUN-COMPLETES"}
+"""What a failing verdict without a failing finding is named for."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The violated requirements, lowest rank first, and sentences that say how."""
+
+    named: tuple[str, ...] = ()
+    diagnosis: tuple[str, ...] = ()
+
+
+def rank(requirement: str, requirements: Mapping[str, Requirement]) -> tuple[int, str]:
+    """Give the sort key of a requirement id: its rank, then the id."""
+    known = requirements.get(requirement)
+    return (known.rank if known else UNKNOWN_RANK, requirement)
+
+
+def name_failures(
+    verdicts: Iterable[Verdict],
+    requirements: Mapping[str, Requirement],
+    extra: Sequence[Finding] = (),
+) -> Naming:
+    """Name what the failing verdicts of one implementation violate.
+
+    Args:
+        verdicts: all verdicts of one implementation, in any order.
+        requirements: id -> Requirement, for the ranks and texts.
+        extra: findings over several runs; the failing ones are named too.
+    """
+    failing = sorted((v for v in verdicts if v.verdict in FALLBACK), key=lambda v: v.run)
+    runs: dict[str, set[str]] = defaultdict(set)  # requirement -> failing runs
+    first: dict[str, str] = {}  # requirement -> the message of its first finding
+    for verdict in failing:
+        for finding in verdict.failed:
+            if not _by_consensus(finding):
+                runs[finding.requirement].add(verdict.run)
+                first.setdefault(finding.requirement, finding.message)
+        if not verdict.failed:
+            name = FALLBACK[verdict.verdict]
+            runs[name].add(verdict.run)
+            first.setdefault(
+                name, verdict.reason or f"the verdict of {verdict.run} is {verdict.verdict}"
+            )
+    for finding in sorted(extra, key=lambda f: (f.requirement, f.message)):
+        if finding.severity == "fail":
+            runs.setdefault(finding.requirement, set())
+            first.setdefault(finding.requirement, finding.message)
+
+    wrong = [v for v in failing if any(_by_consensus(f) for f in v.failed)]
+    by_value, sentences = _name_values(wrong, requirements)
+    named = sorted({*runs, *by_value}, key=lambda name: rank(name, requirements))
+    diagnosis: list[str] = []
+    for name in named:
+        diagnosis.extend(sentences.pop(name, ()))
+        if name in runs:
+            diagnosis.append(_how(name, first[name], runs[name]))
+    for rest in sentences.values():
+        diagnosis.extend(rest)
+    return Naming(tuple(named), tuple(diagnosis))
+
+
+def _by_consensus(finding: Finding) -> bool:
+    proven = finding.requirement in PROVEN and not finding.candidates
+    return finding.check == VALUES and not proven
+
+
+def _name_values(
+    wrong: Sequence[Verdict], requirements: Mapping[str, Requirement]
+) -> tuple[set[str], dict[str, list[str]]]:
+    """Name the failing values of several runs: by consensus of candidates, else by the runs themselves."""
+    if not wrong:
+        return set(), {}
+    matched: Counter[tuple[str, str]] = Counter()
+    sentence: dict[tuple[str, str], str] = {}
+    explained = 0  # runs that match any wrong formula
+    for verdict in wrong:
+        here = {
+            (name, requirement): text
+            for finding in verdict.failed
+            if _by_consensus(finding)
+            for name, requirement, text in sorted(map(tuple, finding.candidates))
+        }
+        explained += bool(here)
+        matched.update(here.keys())
+        for key, text in here.items():
+            sentence[key] = min(sentence.get(key, text), text)
+    order = sorted(matched, key=lambda key: (-matched[key], rank(key[1], requirements), key[0]))
+    order = [key for key in order if 2 * matched[key] >= explained]
+    if order:
+        lines = [
+            f"{sentence[key].rstrip('. ')}, in {matched[key]} of {_failing_runs(len(wrong))}"
+            for key in order[:3]
+        ]
+        return {order[0][1]}, {order[0][1]: lines}
+    name = _without_consensus(wrong, requirements)
+    text = (
+        f"the values are wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
+    )
+    text += "half of them" if matched else "them"
+    return {name}, {name: [text]}
+
+
+def _without_consensus(wrong: Sequence[Verdict], requirements: Mapping[str, Requirement]) -> str:
+    """Give the lowest-ranked requirement of the neutral runs' findings, else of all findings.
+
+    A neutral run has no layout, dtype mix or argument that could be to blame, so its question is the clearer one.
+    """
+    names = [
+        (not verdict.neutral, rank(finding.requirement, requirements))
+        for verdict in wrong
+        for finding in verdict.failed
+        if _by_consensus(finding)
+    ]
+    return min(names)[1][1]
+
+
+def _failing_runs(count: int) -> str:
+    return f"{count} failing run" + ("" if count == 1 else "s")
+
+
+def _how(name: str, message: str, runs: set[str]) -> str:
+    where = f" ({len(runs)} run{'' if len(runs) == 1 else 's'})" if runs else ""
+    return f"{name}: {message.rstrip('. ')}{where}"

@@ -1,0 +1,275 @@
+"""Stage 3, run: put the question to a worker and bring back what happened. It compares nothing.
+
+A planned run becomes one request: guarded buffers with their contents, and the calls to make on them. What
+comes back is an `Observation`: the bytes of every buffer after every call, what was returned, what was
+raised, and what the implementation allocated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from conformance import buffers, inputs
+from conformance.isolate import Worker, WorkerDied
+from conformance.model import Call, Fill, Run
+from conformance.protocol import Arena, Bump
+
+CHAIN_CALLS = 64
+_RECYCLE_BYTES = 1 << 30
+
+
+@dataclass
+class Step:
+    """One call: the buffers before and after (images), and the worker's record of it."""
+
+    placed: Mapping[str, buffers.Placed]
+    bits: Mapping[str, np.ndarray]  # what each input holds before the call, in the tensor's shape
+    eps: float | None
+    before: Mapping[str, np.ndarray]
+    after: Mapping[str, np.ndarray] = field(default_factory=dict)
+    record: Mapping[str, Any] = field(default_factory=dict)
+    data: list[np.ndarray | None] = field(default_factory=list)  # bytes of each returned tensor
+    bands: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # of each allocation
+
+
+@dataclass
+class Observation:
+    """What one run did. status: completed, crash, hang, not run, or broken (the suite's own fault)."""
+
+    run: Run
+    call: Call
+    status: str
+    steps: list[Step]
+    detail: str = ""
+    output: str = ""  # tail of what the process printed, where it died
+    interpreted: bool = False
+    device: str = "cpu"
+    twin: str = ""  # where a call raised: `pass` if a neutral twin of the run passed (conformance.bench)
+    twin_detail: str = ""
+    outside_matters: str = ""  # the requirement, where memory outside the inputs changed y
+
+
+def execute(
+    run: Run, call: Call, worker: Worker, arena: Arena, device: str, timeout: float,
+    filler: int = buffers.CANARY,
+) -> Observation:  # fmt: skip
+    """Make the calls of `run`. A worker that dies gives an Observation that says so.
+
+    filler: the 16-bit word that bands and gaps hold; canaries, unless the question is whether they matter.
+    """
+    steps, request = _prepare(run, call, arena, filler)
+    shown = Observation(run, call, "completed", steps, device=device)
+    try:
+        reply = worker.ask(request, timeout)
+    except WorkerDied as death:
+        shown.status, shown.detail, shown.output = death.kind, death.detail, death.output
+        return shown
+    if "broken" in reply:
+        shown.status, shown.detail, shown.output = "broken", reply["broken"], reply["trace"]
+        return shown
+    shown.interpreted = reply["interpreted"]
+    if reply["unable"]:
+        shown.status, shown.detail = "not run", reply["unable"]
+        return shown
+    if reply["poisoned"]:
+        shown.status = "crash"
+        shown.detail = reply["steps"][-1]["exception"]["text"]
+    _collect(shown, request, reply, arena)
+    return shown
+
+
+def _prepare(
+    run: Run, call: Call, arena: Arena, filler: int
+) -> tuple[list[Step], dict[str, Any]]:
+    placed = _placed(run, call)
+    bump = Bump()
+    steps, wire = [], []
+    for index in range(_calls(run)):
+        fresh = index == 0 or run.scenario != "chain"
+        bits = _bits(run, placed, index) if fresh else {}
+        images = {}
+        if fresh:
+            images = {r: buffers.image_of(p, bits.get(r), filler) for r, p in placed.items()}
+        seen = _seen_by(run, placed, index)
+        narrowed = {r: b[: seen[r].shape[0]] if seen[r].shape != b.shape else b for r, b in bits.items()}
+        step = Step(seen, narrowed, run.eps, images)
+        load = {r: bump.take(p.image_bytes) for r, p in placed.items()} if fresh else {}
+        for role, at in load.items():
+            arena.bytes[at : at + len(images[role])] = images[role]
+        scalars: dict[str, Any] = {} if run.eps is None else {"eps": run.eps}
+        if run.weight_offset is not None:
+            scalars["weight_offset"] = run.weight_offset
+        steps.append(step)
+        wire.append(
+            {
+                "tensors": {r: {"buffer": r, **p.to_json()} for r, p in seen.items()},
+                "scalars": scalars,
+                "load": load,
+                "dump": {r: bump.take(p.image_bytes) for r, p in placed.items()},
+                "feed": _feed(run, call),
+            }
+        )
+    shapes = [
+        {"name": r, "nbytes": p.nbytes, "segments": p.segments, "device": _device(run, r)}
+        for r, p in placed.items()
+    ]
+    request = {
+        "op": "run", "mode": run.mode, "guard": not call.compiled,
+        "buffers": shapes, "steps": wire, "free": bump.used,
+    }  # fmt: skip
+    return steps, request
+
+
+def _calls(run: Run) -> int:
+    return {"repeat": 2, "new_contents": 2, "batch": 2, "chain": CHAIN_CALLS}.get(run.scenario, 1)
+
+
+def _placed(run: Run, call: Call) -> dict[str, buffers.Placed]:
+    """Every tensor that the call is given, laid out as the run says."""
+    shapes = {"x": run.shape, "residual": run.shape, "weight": (run.hidden_size,)}
+    shapes.update(_faulty_shapes(run))
+    dtypes = dict(run.dtypes)
+    if run.fault == "integer_x":
+        dtypes["x"] = "int32"
+    placed = {
+        role: buffers.place(role, shapes[role], dtypes[role], run.layouts.get(role, "contiguous"))
+        for role in dtypes
+    }
+    out = call.parameter("out")
+    if out is not None and (out.required or run.out):
+        layout = run.layouts.get("out", "contiguous")
+        placed["out"] = buffers.place("out", run.shape, run.dtypes["x"], layout)
+    residual_out = call.parameter("residual_out")
+    if residual_out is not None and (residual_out.required or run.out) and "residual" in dtypes:
+        placed["residual_out"] = buffers.place("residual_out", run.shape, dtypes["residual"])
+    return placed
+
+
+def _faulty_shapes(run: Run) -> dict[str, tuple[int, ...]]:
+    hidden, leading = run.hidden_size, run.shape[:-1]
+    return {
+        "weight_too_long": {"weight": (hidden + 1,)},
+        "weight_too_short": {"weight": (hidden - 1,)},
+        "weight_2d": {"weight": (run.n_rows + 1, hidden)},
+        "residual_rows": {"residual": (*leading[:-1], leading[-1] + 1, hidden) if leading else (hidden,)},
+        "residual_width": {"residual": (*leading, hidden + 1)},
+    }.get(run.fault or "", {})
+
+
+def _device(run: Run, role: str) -> str | None:
+    return "cpu" if run.fault == "device_mixed" and role == "weight" else None
+
+
+def _seen_by(run: Run, placed: dict[str, buffers.Placed], index: int) -> dict[str, buffers.Placed]:
+    """The tensors of call `index`: in scenario `batch` the first call sees the first rows only."""
+    if run.scenario != "batch" or index == 1:
+        return placed
+    rows = max(1, run.n_rows // 3)
+    return {r: p if r == "weight" else p.prefix(rows) for r, p in placed.items()}
+
+
+def _feed(run: Run, call: Call) -> dict[str, str]:
+    if run.scenario != "chain":
+        return {}
+    plan = {"x": "y"} if run.mode == "none" else {"x": "y", "residual": "residual_out"}
+    return {role: output for role, output in plan.items() if call.mutates.get(role) != output}
+
+
+def _bits(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> dict[str, np.ndarray]:
+    second = run.scenario == "new_contents" and index == 1
+    return {
+        role: _contents(run.fills[role], placed[role].shape, placed[role].dtype, second,
+                        run.layouts.get(role) == "expanded")
+        for role in run.dtypes
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=24)
+def _contents(
+    fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, expanded: bool
+) -> np.ndarray:
+    if second:
+        fill = replace(fill, seed=fill.seed + 1000)
+    whole = shape
+    if expanded:  # one row (for a weight: one element), seen many times
+        shape = (*(1 for _ in shape[:-1]), shape[-1]) if len(shape) > 1 else (1,)
+    if dtype == "int32":
+        bits = inputs.make(replace(fill, scale=max(fill.scale, 8.0)), shape, "float32")
+        bits = bits.view(np.float32).astype(np.int32).view(np.uint32)
+    else:
+        bits = inputs.make(fill, shape, dtype)
+    bits = np.ascontiguousarray(np.broadcast_to(bits, whole))
+    bits.setflags(write=False)
+    return bits
+
+
+def _collect(shown: Observation, request: dict[str, Any], reply: dict[str, Any], arena: Arena) -> None:
+    """Copy what the worker left in the arena; drop the calls that were never made."""
+    shown.steps = shown.steps[: len(reply["steps"])]
+    largest = 0
+    for step, sent, record in zip(shown.steps, request["steps"], reply["steps"], strict=True):
+        step.record = record
+        for buffer in request["buffers"]:
+            at = sent["dump"][buffer["name"]]
+            length = sum(n for _, n in buffer["segments"])
+            step.after = {**step.after, buffer["name"]: arena.bytes[at : at + length].copy()}
+        for slot in record.get("returns", []):
+            at, length = slot.get("at"), slot.get("nbytes", 0)
+            step.data.append(None if at is None else arena.bytes[at : at + length].copy())
+            largest = max(largest, (at or 0) + length)
+        for block in record.get("allocations", []):
+            at, before, after = block["at"], block["before"], block["after"]
+            band = arena.bytes[at : at + before + after].copy()
+            step.bands.append((band[:before], band[before:]))
+    if shown.run.scenario == "chain":
+        _chain_inputs(shown)
+    if max(largest, request["free"]) > _RECYCLE_BYTES:
+        arena.recycle()
+
+
+def _chain_inputs(shown: Observation) -> None:
+    """The inputs of each later call are what the call before it left: read them from the images."""
+    call = shown.call
+    for index in range(1, len(shown.steps)):
+        earlier, step = shown.steps[index - 1], shown.steps[index]
+        before = dict(earlier.after)
+        for role, output in _feed(shown.run, call).items():
+            bits = output_bits(earlier, call, output)
+            if bits is None or bits.shape != earlier.placed[role].shape:
+                continue
+            if bits.dtype == buffers.bits_dtype(earlier.placed[role].dtype):
+                before[role] = _rewritten(earlier.placed[role], before[role], bits)
+        step.before = before
+        step.bits = {r: buffers.elements(step.placed[r], before[r]) for r in shown.run.dtypes}
+
+
+def _rewritten(placed: buffers.Placed, image: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    fresh = buffers.image_of(placed, bits)
+    kept = buffers.outside_mask(placed)
+    fresh[kept] = image[kept]
+    return fresh
+
+
+def output_bits(step: Step, call: Call, output: str) -> np.ndarray | None:
+    """The bits of one output after a call, from the slot that returned it or the argument it overwrote."""
+    for role, written in call.mutates.items():
+        if written == output and role in step.placed:
+            return buffers.elements(step.placed[role], step.after[role])
+    for index, name in enumerate(call.returns):
+        if name == output and index < len(step.data):
+            data = step.data[index]
+            if data is not None:
+                slot = step.record["returns"][index]
+                return data.view(buffers.bits_dtype(slot["dtype"])).reshape(slot["shape"])
+    return None
+
+
+def elements_of(run: Run) -> int:
+    """Elements of x over all calls of a run: what its cost is counted in."""
+    return math.prod(run.shape) * _calls(run)
