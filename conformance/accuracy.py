@@ -8,7 +8,6 @@ passes and the next one outside fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from conformance.base_grade import BaseVerdict, base_grade
-from conformance.conventions import Convention, Problem, candidates_for, conventions
+from conformance.conventions import Convention, Problem, candidates_for, conventions, row_chunks
 from conformance.elements import SHOWN, Wrong, first_wrong
 from conformance.intervals import (
     SMALLEST_NORMAL,
@@ -33,18 +32,16 @@ from conformance.intervals import (
 )
 from conformance.residual_out import ResidualVerdict, RrmsVerdict, residual_exact, rrms_ok
 from conformance.rounding import store, torch_dtype, ulp
+from conformance.statistics import statistics
 
 __all__ = [
     "BaseVerdict", "Convention", "Explanation", "Problem", "ResidualVerdict", "RrmsVerdict", "Worst", "Wrong",
-    "base_grade", "bound", "conventions", "explain", "interval", "residual_exact", "rrms_ok",
+    "base_grade", "belongs", "bound", "conventions", "explain", "interval", "residual_exact", "rrms_ok", "statistics",
 ]  # fmt: skip
 
 _FLUSHED = SMALLEST_NORMAL * (
     1.0 + 2.0**-10
 )  # what an fp32 result just under 2**-126 may have been before rounding
-_FIRST = 1 << 13  # elements of the first chunk: most conventions fall there, cheaply
-_CHUNK = {"cpu": 1 << 16}  # elements of the others: float64 intermediates that stay in the cache
-_CHUNK_DEVICE = 1 << 23
 
 
 @dataclass(frozen=True)
@@ -120,10 +117,18 @@ def explain(problem: Problem, y: Tensor) -> Explanation:
     return Explanation((), compared, best, share, worst, tuple(tally.shown), notes)
 
 
+def belongs(problem: Problem, y: Tensor, convention: Convention) -> bool:
+    """Whether every element of y, float64 (n_rows, hidden_size), lies inside the interval of this one convention.
+
+    With the rules for special values; True for zero elements, which `explain` never takes for a pass.
+    """
+    return bool(_alive(problem, y.to(torch_dtype(problem.y_dtype)), [convention]))
+
+
 def _alive(problem: Problem, stored: Tensor, tried: list[Convention]) -> list[Convention]:
     """The conventions that no element contradicts; stops at the first chunk that contradicts all."""
     alive = list(tried)
-    for start, stop in _chunks(problem):
+    for start, stop in row_chunks(problem):
         chunk = _Chunk(problem, stored, start, stop)
         alive = [c for c in alive if not _violations(chunk, c, chunk.interval(c)).any()]
         if not alive:
@@ -133,7 +138,7 @@ def _alive(problem: Problem, stored: Tensor, tried: list[Convention]) -> list[Co
 
 def _nearest_miss(problem: Problem, stored: Tensor, tried: tuple[Convention, ...]) -> Convention:
     counts = dict.fromkeys(tried, 0)
-    for start, stop in _chunks(problem):
+    for start, stop in row_chunks(problem):
         chunk = _Chunk(problem, stored, start, stop)
         for convention in tried:
             counts[convention] += int(
@@ -151,7 +156,7 @@ def _look(
     """A pass under one convention: what violates it, the share of the allowed error used, and the notes."""
     tally, share, compared = _Tally(), 0.0, 0
     noted: dict[str, int] = {}
-    for start, stop in _chunks(problem):
+    for start, stop in row_chunks(problem):
         chunk = _Chunk(problem, stored, start, stop)
         found = chunk.interval(best)
         outside = _violations(chunk, best, found)
@@ -178,16 +183,6 @@ def _note(noted: dict[str, int], stat: Statistic, y: Tensor) -> None:
         count = int(where.sum())
         if count:
             noted[text] = noted.get(text, 0) + count
-
-
-def _chunks(problem: Problem) -> Iterator[tuple[int, int]]:
-    size = _FIRST
-    start = 0
-    while start < problem.n_rows:
-        stop = min(problem.n_rows, start + max(1, size // problem.hidden_size))
-        yield start, stop
-        start = stop
-        size = _CHUNK.get(problem.x.device.type, _CHUNK_DEVICE)
 
 
 class _Chunk:

@@ -1,4 +1,4 @@
-"""The accuracy statistics of a page: the extreme of every statistic over the runs of one dtype combination."""
+"""The accuracy statistics of a page: every statistic's extreme over the runs of one dtype combination."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import median
 
 from conformance.consistency import combination
 from conformance.model import Verdict
-from conformance.showing import counted, number
+from conformance.showing import number
 
 NOT_SHOWN = ("count",)
 """Statistics that only help to read others; those whose name ends in _ok are left out too."""
@@ -26,6 +26,11 @@ class AccuracyRow:
     key: str
     runs: int
     extremes: dict[str, tuple[str, str, str]]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all tensors have one dtype."""
+        return "=" not in self.key
 
 
 def accuracy_rows(verdicts: Iterable[Verdict]) -> tuple[list[str], list[AccuracyRow]]:
@@ -58,8 +63,3 @@ def _magnitude(value: float) -> float:
 
 def _short(value: float) -> str:
     return f"{value:.3g}" if math.isfinite(value) else number(value)
-
-
-def runs_in_words(row: AccuracyRow) -> str:
-    """Say over how many runs the extremes were taken."""
-    return counted(row.runs, "run")

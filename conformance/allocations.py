@@ -53,6 +53,11 @@ class GuardAllocations(TorchDispatchMode):
         self.allocations: list[Allocation] = []
         self.uncovered: set[str] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """No: that imports torch._dynamo, two seconds a worker, and nothing is compiled under a dispatch mode."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         name = func.overloadpacket.__name__

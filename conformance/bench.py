@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from conformance import run as stage
 from conformance.isolate import Worker, WorkerDied
-from conformance.judge import judge, not_planned
+from conformance.judge import broken, judge, not_planned
 from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
 from conformance.plan import Machine, plan, twins
 from conformance.protocol import Arena
@@ -120,7 +122,16 @@ class Bench:
     # --- verdicts --------------------------------------------------------------------------------------
 
     def verdict(self, spec: str, run: Run) -> Verdict:
-        """Put one run to one implementation and judge it."""
+        """Put one run to one implementation and judge it. An error of the suite itself is verdict `broken`."""
+        try:
+            return self._verdict(spec, run)
+        except Exception as error:
+            self._close_worker()
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+            return broken(run, self._loaded[spec].implementation.name, told)
+
+    def _verdict(self, spec: str, run: Run) -> Verdict:
         implementation = self.load(spec).implementation
         assert implementation is not None, "collect no runs for an implementation that did not load"
         started = time.perf_counter()

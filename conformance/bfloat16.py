@@ -1,7 +1,7 @@
 """bfloat16 as numpy has it not: bit patterns (uint16) to and from values, rounded exactly once.
 
-Used to repair Triton's interpreter, which keeps bfloat16 as such bit patterns. No warnings are raised
-for overflow: a value beyond the range becomes Inf, as in hardware.
+Used to repair Triton's interpreter, which keeps bfloat16 as such bit patterns. Overflow gives no
+warning: a value beyond the range becomes Inf, as in hardware.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def bf16_to_float32(bits: Array) -> Array:
 
 
 def float32_to_bf16(values: Array) -> Array:
-    """Return the bfloat16 bit patterns nearest to float32 values, ties to even. NaN stays a quiet NaN."""
+    """Return the bfloat16 bits nearest to float32 values, ties to even. NaN stays a quiet NaN."""
     bits = _bits_of(values)
     even = (bits >> np.uint32(16)) & np.uint32(1)
     rounded = (bits + np.uint32(0x7FFF) + even) >> np.uint32(16)  # a NaN may wrap around here
@@ -34,7 +34,7 @@ def float32_to_bf16_toward_zero(values: Array) -> Array:
 
 
 def to_bf16(values: Array) -> Array:
-    """Return the bfloat16 bit patterns nearest to any boolean, integer or float values, rounded once."""
+    """Return the bfloat16 bits nearest to boolean, integer or float values, rounded once."""
     if values.dtype.kind in "biu":
         values = _integers_to_odd(values)
     if values.dtype == np.float64:
@@ -51,7 +51,7 @@ def _quiet_nan(bits: Array) -> Array:
 
 
 def toward_zero(values: Array, dtype: type[np.floating[Any]]) -> Array:
-    """Return values truncated to a narrower float dtype; what is too large becomes its largest number."""
+    """Return values truncated to a narrower float dtype; beyond its range, its largest number."""
     with np.errstate(all="ignore"):
         nearest = np.asarray(values.astype(dtype))
         too_far = np.abs(nearest.astype(values.dtype)) > np.abs(values)
@@ -60,7 +60,8 @@ def toward_zero(values: Array, dtype: type[np.floating[Any]]) -> Array:
 
 
 # Rounding to odd (truncate, and set the last bit if anything was lost) keeps what a second, coarser
-# rounding has to know: that the value is not exactly on a tie. So float64 -> float32 -> bfloat16 rounds once.
+# rounding has to know: that the value is not exactly on a tie. So float64 -> float32 -> bfloat16
+# rounds once.
 
 
 def _float64_to_odd(values: Array) -> Array:
@@ -80,7 +81,7 @@ def _integers_to_odd(values: Array) -> Array:
 
 
 def fma_to_odd(x: Array, y: Array, z: Array) -> Array:
-    """Return x * y + z of bfloat16 values in float64, rounded to odd; the product is exact there."""
+    """Return x * y + z of bfloat16 values as float64, rounded to odd; x * y is exact there."""
     with np.errstate(all="ignore"):
         product, addend = np.broadcast_arrays(x.astype(np.float64) * y, z.astype(np.float64))
         total = np.asarray(product + addend)

@@ -225,10 +225,8 @@ def strays(placed: Placed, before: np.ndarray, after: np.ndarray) -> Stray | Non
         side = "before the start"
     elif element > span:
         side = "past the end"
-    elif len(placed.shape) > 1 and placed.strides[-1] <= abs(placed.strides[-2]):
-        side = "between rows"
     else:
-        side = "between columns"
+        side = _gap(placed, element)
     row = column = None
     if len(placed.shape) == 2 and placed.strides[0] > 0 and 0 <= element <= span:
         row, column = divmod(element, placed.strides[0])
@@ -236,6 +234,18 @@ def strays(placed: Placed, before: np.ndarray, after: np.ndarray) -> Stray | Non
             row, column = row + 1, column - placed.strides[0]
         column = column if placed.strides[1] == 1 else None
     return Stray(placed.role, side, element, first, row, column, len(changed))
+
+
+def _gap(placed: Placed, element: int) -> str:
+    """Which gap an element offset within the tensor's span lies in: that behind the nearest element before it."""
+    dims = sorted(zip(placed.strides, range(len(placed.shape)), strict=True), reverse=True)
+    column = 0
+    for stride, dim in dims:
+        index = min(element // stride, placed.shape[dim] - 1) if stride else 0
+        element -= index * stride
+        if dim == len(placed.shape) - 1:
+            column = index
+    return "between columns" if column < placed.shape[-1] - 1 else "between rows"
 
 
 def _buffer_offset(placed: Placed, image_offset: int) -> int:

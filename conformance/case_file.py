@@ -35,7 +35,8 @@ def read_case_file(path: Path) -> Iterator[Entry]:
             f"the file is called {path.name}, and its name begins every id",
             "Use lower case, digits and underscores.",
         )
-    shared, shared_places = {}, {}
+    shared: dict[str, Any] = {}
+    shared_places: dict[str, At] = {}
     if "defaults" in tree:
         shared, shared_places = _keys(tree["defaults"], _at(tree, top, "defaults"), DEFAULTS)
     seen: dict[str, int] = {}
@@ -62,9 +63,7 @@ def header(tree: Block, top: At, known: tuple[str, ...]) -> None:
         if key not in known:
             raise _at(tree, top, key).bad(f"unknown key '{key}'", close_to(key, known))
     if tree.get("schema") is not SCHEMA:
-        found = (
-            f"schema is {described(tree['schema'])}" if "schema" in tree else "schema is missing"
-        )
+        found = f"schema is {described(tree['schema'])}" if "schema" in tree else "schema is missing"
         raise _at(tree, top, "schema").bad(
             f"{found}, but this suite reads schema {SCHEMA}", f"Write schema: {SCHEMA}."
         )
@@ -76,9 +75,7 @@ def listed(tree: Block, top: At, key: str) -> Iterator[tuple[Block, At]]:
     items = tree.get(key)
     place = _at(tree, top, key)
     if not isinstance(items, Items) or not items:
-        raise place.bad(
-            f"is {described(items)}, but should be a list", "Write `- id: ...` below it."
-        )
+        raise place.bad(f"is {described(items)}, but should be a list", "Write `- id: ...` below it.")
     for i, block in enumerate(items):
         at = place.inside(i, items.lines[i])
         if not isinstance(block, Block):
@@ -90,9 +87,7 @@ def _at(tree: Block, top: At, key: str) -> At:
     return top.inside(key, tree.lines.get(key, tree.line))
 
 
-def _keys(
-    block: Any, at: At, readers: Mapping[str, Reader]
-) -> tuple[dict[str, Any], dict[str, At]]:
+def _keys(block: Any, at: At, readers: Mapping[str, Reader]) -> tuple[dict[str, Any], dict[str, At]]:
     if not isinstance(block, Block):
         raise at.bad(f"is {described(block)}, but should be a mapping", "Write keys below it.")
     values, places = {}, {}

@@ -1,4 +1,4 @@
-"""What a page and a summary show: one column an implementation and result file, with all that belongs to it."""
+"""What a page and a summary show: a column for each implementation of each result, with all its data."""
 
 from __future__ import annotations
 
@@ -88,11 +88,10 @@ def _distinct(found: list[Column]) -> list[Column]:
         label = column.label
         if often[label] > 1:
             twins = [c for c in found if c.label == label]
-            differ = [word for word in map(_words, twins) if word]
             own = [
-                word
-                for position, word in enumerate(_words(column))
-                if len({words[position] for words in differ}) > 1
+                several[twins.index(column)]
+                for several in zip(*map(_words, twins), strict=True)
+                if len(set(several)) > 1
             ]
             label = f"{label} ({', '.join(own) or f'file {twins.index(column) + 1}'})"
         if any(label == other.label for other in labelled):
@@ -122,9 +121,7 @@ def _words(column: Column) -> tuple[str, ...]:
     )
 
 
-def side_by_side(
-    results: Sequence[Result], requirements: Mapping[str, Requirement]
-) -> list[Result]:
+def side_by_side(results: Sequence[Result], requirements: Mapping[str, Requirement]) -> list[Result]:
     """Merge what fits together, else let the results stand side by side.
 
     Raises:

@@ -39,6 +39,8 @@ def _scenario(run: Run) -> Iterator[Problem]:
             f"{fault} with {run.n_rows} rows of {run.hidden_size}",
             "Take at least 2 rows and 3 columns, so that the wrong shape cannot broadcast.",
         )
+    if fault == "eps_negative" and run.eps is None:
+        yield "eps", "eps_negative with eps omitted", "Give the eps that is to be passed negated."
     if fault == "device_mixed" and "gpu" not in run.needs:
         yield "fault", "device_mixed needs a second device", "Write needs: [gpu]."
     if run.scenario == "batch" and (len(run.shape) != 2 or run.n_rows < 2):
@@ -72,7 +74,7 @@ def _layouts(run: Run) -> Iterator[Problem]:
                 f"{tensor}: {layout}, but {missing.get(tensor, 'the case has no weight')}",
                 "Remove it, write out: true, or keep only the modes that have the tensor.",
             )
-        written = tensor == "out" or run.mode == "residual_in_place" and tensor != "weight"
+        written = tensor == "out" or (run.mode == "residual_in_place" and tensor != "weight")
         if layout == "expanded" and written:
             yield key, f"{tensor} is written, so it cannot be expanded", "Leave this mode out."
         rows = 1 if tensor == "weight" or len(run.shape) == 1 else run.n_rows
@@ -138,6 +140,6 @@ def _core(run: Run) -> Iterator[Problem]:
     if not plain or run.dtypes["x"] == "float32" or "inference" not in run.profiles:
         yield (
             "core",
-            "a core run is one call, contiguous, rank 2, one 16-bit dtype, with a weight, in inference",
+            "a core run is one plain call of rank 2 in one 16-bit dtype, with a weight, in inference",
             "Remove core: true.",
         )

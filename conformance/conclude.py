@@ -57,9 +57,7 @@ class ImplementationResult:
     @property
     def failed(self) -> bool:
         """Whether a run or a finding over several runs failed."""
-        return any(self.counts.get(v, 0) for v in FAILED) or any(
-            f.severity == "fail" for f in self.findings
-        )
+        return any(self.counts.get(v, 0) for v in FAILED) or any(f.severity == "fail" for f in self.findings)
 
 
 def declared_convention(call: Call) -> str:
@@ -216,9 +214,7 @@ def _fit(own: Sequence[Verdict], findings: Sequence[Finding]) -> str:
     """Name the modes and dtype combinations in which runs passed and nothing failed."""
     passed: Counter[tuple[str, str]] = Counter()
     failed = {
-        (str(f.where.get("mode")), str(f.where.get("dtypes")))
-        for f in findings
-        if f.severity == "fail"
+        (str(f.where.get("mode")), str(f.where.get("dtypes"))) for f in findings if f.severity == "fail"
     }
     for v in own:
         key = (v.mode, combination(v.dtypes))
@@ -228,9 +224,7 @@ def _fit(own: Sequence[Verdict], findings: Sequence[Finding]) -> str:
             passed[key] += 1
     modes: dict[str, list[str]] = defaultdict(list)
     order = {dtype: index for index, dtype in enumerate(SHORT_DTYPE.values())}
-    for mode, dtypes in sorted(
-        passed.keys() - failed, key=lambda k: (k[0], order.get(k[1], 99), k)
-    ):
+    for mode, dtypes in sorted(passed.keys() - failed, key=lambda k: (k[0], order.get(k[1], 99), k)):
         modes[mode].append(dtypes)
     return ", ".join(f"{mode} ({' '.join(dtypes)})" for mode, dtypes in modes.items())
 

@@ -31,7 +31,7 @@ def combination(dtypes: Mapping[str, str]) -> str:
     short = {name: SHORT_DTYPE.get(dtype, dtype) for name, dtype in dtypes.items()}
     if len(set(short.values())) == 1:
         return next(iter(short.values()))
-    order = sorted(short, key=lambda name: (("x", "residual", "weight") + (name,)).index(name))
+    order = sorted(short, key=lambda name: ("x", "residual", "weight", name).index(name))
     return ",".join(f"{name}={short[name]}" for name in order)
 
 
@@ -123,12 +123,19 @@ def convention_sentences(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...
 
 
 def _join(keys: list[str]) -> str:
-    """Join "mode/dtype" keys by mode: "none/bf16, fp16; residual/bf16"."""
+    """Join "mode/dtypes" keys by mode: "none/bf16 fp16; residual/bf16 and 6 dtype mixes"."""
     modes: dict[str, list[str]] = defaultdict(list)
     for key in keys:
         mode, _, dtypes = key.partition("/")
         modes[mode].append(dtypes)
-    return "; ".join(f"{mode}/{' '.join(names)}" for mode, names in modes.items())
+    parts = []
+    for mode, names in modes.items():
+        mixes = [name for name in names if "=" in name]
+        words = " ".join(name for name in names if "=" not in name or len(mixes) <= 1)
+        if len(mixes) > 1:
+            words += f"{' and ' if words else ''}{len(mixes)} dtype mixes"
+        parts.append(f"{mode}/{words}")
+    return "; ".join(parts)
 
 
 def refusals(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
@@ -155,9 +162,9 @@ def refusals(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
         said = f" ({runs[0].reason})" if runs[0].reason else ""
         message = (
-            f"refused {runs[0].run}{more}{said}, but computed {twin.run}, which has the same mode, dtypes and "
-            f"layouts ({mode}, {dtypes}, {' '.join(features) or 'nothing special'}): a size, a value or a "
-            "repeat may not be refused"
+            f"refused {runs[0].run}{more}{said}, but computed {twin.run}, which has the same mode, dtypes "
+            f"and layouts ({mode}, {dtypes}, {' '.join(features) or 'nothing special'}); "
+            "a size, a value or a repeat may not be refused"
         )
         where = {
             "mode": mode,

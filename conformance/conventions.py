@@ -12,12 +12,17 @@ With a weight_offset there is a fourth: weight + offset in fp32, or rounded to t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from conformance.oracle import NORM_INPUTS
 from conformance.rounding import torch_dtype
+
+_FIRST = 1 << 13  # elements of the first chunk: most conventions fall there, cheaply
+_CHUNK = {"cpu": 1 << 16}  # elements of the others: float64 intermediates that stay in the cache
+_CHUNK_DEVICE = 1 << 22  # a GPU's: wide enough to fill it, few enough that intermediates stay under a GiB
 
 
 @dataclass(frozen=True)
@@ -139,6 +144,15 @@ def conventions(fused: bool, *, offset: bool = False) -> tuple[Convention, ...]:
     return tuple(found)
 
 
+def convention_named(name: str) -> Convention:
+    """The convention of that name. Raises ValueError where there is none."""
+    for fused in (False, True):
+        for convention in conventions(fused, offset=True):
+            if convention.name == name:
+                return convention
+    raise ValueError(f"convention is {name!r}, but should be a name like 'one rounding' or 'two roundings, exact sum'")
+
+
 def candidates_for(problem: Problem) -> tuple[Convention, ...]:
     """The conventions that can differ on this problem: where a rounding does nothing, its variant is left out."""
     offset = (
@@ -155,3 +169,12 @@ def candidates_for(problem: Problem) -> tuple[Convention, ...]:
             continue
         found.append(convention)
     return tuple(found)
+
+
+def row_chunks(problem: Problem) -> Iterator[tuple[int, int]]:
+    """(start, stop) of runs of rows small enough to be judged at once, a small run first; every row once."""
+    size, start = _FIRST, 0
+    while start < problem.n_rows:
+        stop = min(problem.n_rows, start + max(1, size // problem.hidden_size))
+        yield start, stop
+        start, size = stop, _CHUNK.get(problem.x.device.type, _CHUNK_DEVICE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from importlib import metadata
 from typing import Any
 
 
@@ -72,11 +73,18 @@ class DifferentCases(ConformanceError):
     """Result files that cannot be merged or compared: they were asked different questions."""
 
 
-def not_installed(name: str, package: str, install: str = "") -> NotInstalled:
-    """Return the error for adapter `name` of the absent distribution `package`."""
+def not_installed(name: str, package: str, error: ModuleNotFoundError) -> NotInstalled:
+    """Return the error for adapter `name`, whose distribution `package` could not be imported."""
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return NotInstalled(
+            f"{name}: not installed. The adapter is known and the package {package!r} is not here.",
+            f"Install it with `pip install {package}`, or leave out --impl={name}.",
+        )
     return NotInstalled(
-        f"{name}: not installed. The adapter is known and the package {package!r} is not here.",
-        f"Install it with `{install or f'pip install {package}'}`, or leave out --impl={name}.",
+        f"{name}: not installed. {package} is here and needs the module {error.name!r}, which is not.",
+        f"Install what provides {error.name!r}, or leave out --impl={name}.",
     )
 
 

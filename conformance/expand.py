@@ -110,7 +110,6 @@ def _run(entry: Entry, mode: str, dtypes: dict[str, str], row: dict[str, Any]) -
     full_dtypes = _dtypes(entry, mode, dtypes, values)
     shape = _shape(entry, values)
     scenario = values.get("scenario", "once")
-    eps = values.get("eps", _DEFAULT_EPS)
     return Run(
         id=run_id(entry.id, mode, full_dtypes, row),
         case=entry.id,
@@ -119,7 +118,7 @@ def _run(entry: Entry, mode: str, dtypes: dict[str, str], row: dict[str, Any]) -
         mode=mode,
         shape=shape,
         dtypes=full_dtypes,
-        eps=None if eps == "omitted" else eps,
+        eps=_eps(values),
         fills=_fills(entry, values, below, full_dtypes),
         layouts={**values.get("layouts", {}), **below.get("layouts", {})},
         requirements=tuple(values["requirements"]),
@@ -135,6 +134,15 @@ def _run(entry: Entry, mode: str, dtypes: dict[str, str], row: dict[str, Any]) -
     )
 
 
+def _eps(values: Mapping[str, Any]) -> float | None:
+    eps = values.get("eps", _DEFAULT_EPS)
+    if values.get("fault") == "eps_zero":
+        return 0.0
+    if eps == "omitted":
+        return None
+    return -float(eps) if values.get("fault") == "eps_negative" else float(eps)
+
+
 def _shape(entry: Entry, values: Mapping[str, Any]) -> tuple[int, ...]:
     if "shape" in values:
         if "n_rows" in values or "hidden_size" in values:
@@ -143,9 +151,7 @@ def _shape(entry: Entry, values: Mapping[str, Any]) -> tuple[int, ...]:
             )
         return tuple(values["shape"])
     if "n_rows" not in values or "hidden_size" not in values:
-        raise entry.at.bad(
-            "the case has no shape", "Give shape: [3, 257], or both n_rows and hidden_size."
-        )
+        raise entry.at.bad("the case has no shape", "Give shape: [3, 257], or both n_rows and hidden_size.")
     return (values["n_rows"], values["hidden_size"])
 
 
@@ -156,9 +162,7 @@ def _elements(shape: tuple[int, ...]) -> int:
     return total
 
 
-def _dtypes(
-    entry: Entry, mode: str, dtypes: dict[str, str], values: Mapping[str, Any]
-) -> dict[str, str]:
+def _dtypes(entry: Entry, mode: str, dtypes: dict[str, str], values: Mapping[str, Any]) -> dict[str, str]:
     if mode == "none" and "residual" in dtypes:
         raise entry.place("dtypes").bad(
             "names a residual, but mode none has none",
@@ -180,16 +184,10 @@ def _fills(
 ) -> dict[str, Fill]:
     for tensor in ("residual", "weight"):
         written = tensor in below or (tensor == "residual" and tensor in values)
-        if (
-            written
-            and tensor not in dtypes
-            and (tensor == "weight" or values.get("modes") == ["none"])
-        ):
+        if written and tensor not in dtypes and (tensor == "weight" or values.get("modes") == ["none"]):
             raise entry.place(tensor).bad(
                 f"gives values to {tensor}, but the case has none",
-                "Remove the key, or add a fused mode."
-                if tensor == "residual"
-                else "Remove the key.",
+                "Remove the key, or add a fused mode." if tensor == "residual" else "Remove the key.",
             )
     given = {t: dict(values[t]) for t in dtypes if t in values}
     x = {**given.get("x", {}), **below.get("x", {})}

@@ -30,7 +30,7 @@ TESTED_VERSIONS = ((3, 6), (3, 7), (3, 8), (3, 9))
 _REPAIRED = "_conformance_bf16_is_exact"
 
 
-class InterpreterUnsupported(ConformanceError):
+class InterpreterUnsupported(ConformanceError):  # noqa: N818 - named like the others in errors.py
     """bfloat16 cannot be interpreted exactly here: another Triton version, or an operation not covered."""
 
 

@@ -121,9 +121,7 @@ def repair_arithmetic(stock: ModuleType) -> None:
             return stock_fma(self, x, y, z)
         return _narrow(stock, fma_to_odd(*(_widen(stock, handle).data for handle in (x, y, z))))
 
-    def create_atomic_rmw(
-        self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any
-    ) -> Any:
+    def create_atomic_rmw(self: Any, rmw_op: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         exchange = stock._ir.ATOMIC_OP.XCHG
         if not _holds_bf16(stock, val) or rmw_op == exchange:
             return stock_rmw(self, rmw_op, ptr, val, mask, sem, scope)
@@ -163,9 +161,7 @@ def repair_reductions(stock: ModuleType) -> None:
         if input.dtype not in (tl.float16, tl.bfloat16):
             return stock_sum(self, input)
         values = _widen(stock, input.handle).data
-        shape = (
-            np.empty(values.shape, dtype=bool).sum(axis=self.axis, keepdims=self.keep_dims).shape
-        )
+        shape = np.empty(values.shape, dtype=bool).sum(axis=self.axis, keepdims=self.keep_dims).shape
         partial = values.ravel() if self.axis is None else np.moveaxis(values, self.axis, -1)
         round_: Callable[[Array], Array] = (
             (lambda array: array.astype(np.float16))

@@ -31,7 +31,7 @@ IDENTITIES = frozenset(
         "severity",
     }
 )
-"""Keys whose texts are never cut but at CUT_IDENTITY: other lines and the verdict over several runs hold them."""
+"""Keys whose texts are cut at CUT_IDENTITY only: other lines, and the verdict over all runs, rely on them."""
 
 CUT_IDENTITY = 400
 
@@ -54,7 +54,7 @@ MAP_LIMIT = 40
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class LineTooLong(ValueError):
+class LineTooLongError(ValueError):
     """Even cut to the last step, the line does not fit."""
 
 
@@ -66,7 +66,7 @@ def encode(line: Mapping[str, Any], clean: Callable[[str], str]) -> str:
         clean: applied to every text that is not an identity.
 
     Raises:
-        LineTooLong: the line has too many entries to be cut.
+        LineTooLongError: the line has too many entries to be cut.
         TypeError: a value that JSON does not have.
     """
     text = ""
@@ -75,9 +75,7 @@ def encode(line: Mapping[str, Any], clean: Callable[[str], str]) -> str:
         text = _escape_separators(text)
         if len(text.encode("utf-8")) < LINE_LIMIT:
             return text
-    raise LineTooLong(
-        f"a line of type {line.get('type')!r} has {len(text)} characters after cutting"
-    )
+    raise LineTooLongError(f"a line of type {line.get('type')!r} has {len(text)} characters after cutting")
 
 
 def _escape_separators(text: str) -> str:
@@ -113,9 +111,7 @@ def _plain(value: Any, clean: Callable[[str], str], step: tuple[int, int] | None
     )
 
 
-def _list(
-    value: list[Any], clean: Callable[[str], str], step: tuple[int, int] | None, key: str
-) -> list[Any]:
+def _list(value: list[Any], clean: Callable[[str], str], step: tuple[int, int] | None, key: str) -> list[Any]:
     limit = len(value) if step is None else step[1] * (4 if key in WHOLE_LISTS else 1)
     if key == "implementations":
         limit = len(value)  # the writer splits them over several lines

@@ -17,8 +17,7 @@ def judge(
 ) -> Verdict:
     """The verdict on one run. Findings are ordered by severity, then by the requirement's rank."""
     if observation.status == "broken":
-        reason = f"the suite failed, not the implementation: {observation.detail}"
-        return _verdict(observation.run, implementation, "broken", reason=reason)
+        return broken(observation.run, implementation, observation.detail)
     if observation.status == "not run":
         return _verdict(observation.run, implementation, "not run", reason=observation.detail)
     seen = Seen(observation, grade)
@@ -49,6 +48,11 @@ def judge(
 def not_planned(plan: NotPlanned) -> Verdict:
     """The verdict on a run that was never made."""
     return _verdict(plan.run, plan.implementation, plan.verdict, reason=plan.reason)
+
+
+def broken(run: Run, implementation: str, detail: str) -> Verdict:
+    """The verdict where the suite or its environment failed, with what failed."""
+    return _verdict(run, implementation, "broken", reason=f"the suite failed, not the implementation: {detail}")
 
 
 def obtained(observation: Observation) -> str:

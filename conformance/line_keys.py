@@ -104,9 +104,7 @@ HEADER: dict[str, Key] = {
     "numpy": text(""),
     "seed": count(0),
     "development": switch(False),  # the user's own cases or waivers: never certified
-    "partial": text(
-        ""
-    ),  # what narrowed the run, e.g. "shard 1/2" or "--rn-only"; "" for a whole profile
+    "partial": text(""),  # what narrowed the run, e.g. "shard 1/2" or "--rn-only"; "" for a whole profile
     "options": TEXTS,
     "implementations": OBJECTS,
 }
@@ -123,9 +121,7 @@ ENTRY: dict[str, Key] = {
     "recognised": TEXTS,
     "declared": TEXT_MAP,  # mode -> declared convention in words
     "missing": text(""),  # why it could not be called at all, e.g. "not installed"
-    "partial": Key(
-        "a text or null", lambda value: value is None or _is_text(value), None
-    ),  # after a merge
+    "partial": Key("a text or null", lambda value: value is None or _is_text(value), None),  # after a merge
     "environment": TEXT_MAP,  # after a merge: device, driver, torch, triton, python, numpy
 }
 
@@ -209,6 +205,12 @@ def complete(keys: Mapping[str, Key], line: Mapping[str, Any], what: str) -> dic
             raise ValueError(f"{what}: {name!r} is {_short(value)}, but should be {key.what}")
         whole[name] = value
     return whole
+
+
+def filled(keys: Mapping[str, Key], line: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a line with the defaults of what it leaves out, unchecked: for what this process made itself."""
+    defaults = {name: key.default for name, key in keys.items() if key.default is not REQUIRED}
+    return {**defaults, **line}
 
 
 def _short(value: Any) -> str:

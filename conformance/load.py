@@ -44,9 +44,7 @@ def load(paths: Sequence[Path]) -> list[Case]:
                 )
             _known_requirements(entry, known)
             runs = expand(entry)
-            cases[entry.id] = Case(
-                entry.id, entry.at.file, entry.at.line, entry.values["about"], runs
-            )
+            cases[entry.id] = Case(entry.id, entry.at.file, entry.at.line, entry.values["about"], runs)
     return list(cases.values())
 
 
@@ -58,9 +56,7 @@ def _files(paths: Sequence[Path]) -> list[Path]:
             continue
         inside = sorted(p for p in path.glob("*.yaml") if p.name != REQUIREMENTS_FILE)
         if not inside:
-            raise BadCase(
-                path.name, 0, "", "the folder holds no *.yaml", "Give a file or another folder."
-            )
+            raise BadCase(path.name, 0, "", "the folder holds no *.yaml", "Give a file or another folder.")
         files.extend(inside)
     return list({path.resolve(): path for path in files}.values())
 

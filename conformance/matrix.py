@@ -128,14 +128,10 @@ def tally(column: Column) -> dict[str, Counter[str]]:
     return dict(counts)
 
 
-def not_asked(
-    found: Sequence[Column], requirements: Mapping[str, Requirement]
-) -> list[Requirement]:
+def not_asked(found: Sequence[Column], requirements: Mapping[str, Requirement]) -> list[Requirement]:
     """Give the requirements that no run of any column was asked."""
     asked = {id_ for column in found for id_ in tally(column)}
-    return sorted(
-        (r for id_, r in requirements.items() if id_ not in asked), key=lambda r: (r.rank, r.id)
-    )
+    return sorted((r for id_, r in requirements.items() if id_ not in asked), key=lambda r: (r.rank, r.id))
 
 
 def alone(rows: Sequence[Family]) -> list[tuple[str, int]]:

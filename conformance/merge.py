@@ -202,7 +202,7 @@ def _join_verdicts(results: Sequence[Result]) -> tuple[Verdict, ...]:
             if key in joined:
                 raise DifferentCases(
                     f"{verdict.implementation} has two verdicts for {verdict.run}",
-                    "merge shards of one run, or runs of different implementations; leave out one of the files",
+                    "merge shards of one run, or runs of different implementations; leave out one file",
                 )
             joined[key] = verdict
     return tuple(joined[key] for key in sorted(joined))

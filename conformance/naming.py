@@ -1,9 +1,9 @@
 """Which requirement an implementation violates, from the findings of all its failing runs.
 
-A finding of any check but `values` names its own requirement. A wrong value can have many causes, and one run
-seldom tells them apart; so the wrong formulas that each failing run matches are counted, and the formula that
-explains at least half of those runs gives the name. Everything here is a function of the set of verdicts: their
-order does not matter.
+A finding of any check but `values` names its own requirement. A wrong value can have many causes, and one
+run seldom tells them apart; so the wrong formulas that each failing run matches are counted, and the formula
+that explains at least half of those runs gives the name. Everything here is a function of the set of
+verdicts: their order does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VALUES = "values"
 """The check whose findings are named by consensus."""
 
 PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
-"""What that check names only where it has proved it, by another call or by the bits: no consensus is needed."""
+"""What it names only where it has proved it, by another call or by the bits: that needs no consensus."""
 
 UNKNOWN_RANK = 10_000
 """The rank of an id that the requirements do not hold: named last, but never lost."""
@@ -64,9 +64,7 @@ def name_failures(
         if not verdict.failed:
             name = FALLBACK[verdict.verdict]
             runs[name].add(verdict.run)
-            first.setdefault(
-                name, verdict.reason or f"the verdict of {verdict.run} is {verdict.verdict}"
-            )
+            first.setdefault(name, verdict.reason or f"the verdict of {verdict.run} is {verdict.verdict}")
     for finding in sorted(extra, key=lambda f: (f.requirement, f.message)):
         if finding.severity == "fail":
             runs.setdefault(finding.requirement, set())
@@ -119,9 +117,7 @@ def _name_values(
         ]
         return {order[0][1]}, {order[0][1]: lines}
     name = _without_consensus(wrong, requirements)
-    text = (
-        f"the values are wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
-    )
+    text = f"the values are wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
     text += "half of them" if matched else "them"
     return {name}, {name: [text]}
 
@@ -129,7 +125,7 @@ def _name_values(
 def _without_consensus(wrong: Sequence[Verdict], requirements: Mapping[str, Requirement]) -> str:
     """Give the lowest-ranked requirement of the neutral runs' findings, else of all findings.
 
-    A neutral run has no layout, dtype mix or argument that could be to blame, so its question is the clearer one.
+    A neutral run has no layout, dtype mix or argument that could be to blame: its question is the clearer.
     """
     names = [
         (not verdict.neutral, rank(finding.requirement, requirements))

@@ -146,7 +146,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     certification = config.stash.get(_key, None)
     if certification is None:
         return []
-    from conformance.summary import heading
+    from conformance.lines import heading
 
     return heading(certification.options, certification.machine)
 
@@ -224,7 +224,7 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, Failed) and self.verdict is not None:
-            from conformance.summary import failure
+            from conformance.lines import failure
 
             return failure(self.verdict, self.spec)
         return super().repr_failure(excinfo, style)
@@ -263,7 +263,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if isinstance(item, CaseItem) and call.when == "call" and item.verdict is not None:
         from conformance.results import as_json
 
-        outcome.get_result().rn_verdict = as_json(item.verdict)
+        outcome.get_result().rn_verdict = {"type": "verdict", **as_json(item.verdict)}
 
 
 def pytest_report_teststatus(report: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from conformance.invoke import invoke
 from conformance.model import Call
 from conformance.readings import BUFFERS, Candidate, Evidence
 
-SHAPE = (6, 256)
-"""Rows and hidden_size of the trial: rows that no width equals, a width that every kernel takes."""
+SHAPES = ((6, 256), (6, 4096), (2, 3, 256))
+"""Shapes to try, in this order: a small one, a model's width, and a rank that model code has."""
 
 EPS = 1e-3
 _ROUGH = 0.05
@@ -29,20 +30,20 @@ def gather_evidence(
     dtypes: Iterable[str] = ("float32", "float16", "bfloat16"),
     run_call: Callable[[Call, dict[str, Any]], Any] = invoke,
 ) -> Evidence:
-    """Make one call of the candidate, in the first of `dtypes` that it takes, and say what it did.
+    """Make one call of the candidate, with the first shape and dtype that it takes, and say what it did.
 
-    Whatever the call raises, SystemExit and test outcomes included, ends up in `Evidence.error`.
+    Whatever the call raises, SystemExit and test outcomes included, ends up in `Evidence.error`: the first
+    such error, since the first trial is the most ordinary one.
     """
-    error = "no dtype to try"
-    for dtype in dtypes:
-        trial = _Trial(candidate, torch.device(device), getattr(torch, dtype))
+    error = ""
+    for shape, dtype in product(SHAPES, tuple(dtypes)):
+        trial = _Trial(candidate, shape, torch.device(device), getattr(torch, dtype))
         try:
-            result = run_call(candidate.call, dict(trial.arguments))
-            return trial.evidence(result)
+            return trial.evidence(run_call(candidate.call, dict(trial.arguments)))
         except KeyboardInterrupt:
             raise
         except BaseException as raised:
-            error = f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
+            error = error or f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
     return Evidence(error=error)
 
 
@@ -56,13 +57,15 @@ def wave(shape: tuple[int, ...], step: float, scale: float, device: torch.device
 class _Trial:
     """The arguments of one trial, the copies to compare with, and the outputs that are known."""
 
-    def __init__(self, candidate: Candidate, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, candidate: Candidate, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype
+    ) -> None:
         call = candidate.call
-        self.call = call
+        self.n_rows = math.prod(shape[:-1])
         given = {
-            "x": wave(SHAPE, 0.6180339887498949, 3.0, device).to(dtype),
-            "residual": wave(SHAPE, 0.4142135623730951, 4.0, device).to(dtype),
-            "weight": wave(SHAPE[-1:], 0.7320508075688772, 1.5, device).to(dtype),
+            "x": wave(shape, 0.6180339887498949, 3.0, device).to(dtype),
+            "residual": wave(shape, 0.4142135623730951, 4.0, device).to(dtype),
+            "weight": wave(shape[-1:], 0.7320508075688772, 1.5, device).to(dtype),
         }
         if not candidate.fused:
             del given["residual"]
@@ -72,7 +75,7 @@ class _Trial:
         self.inputs = {role: tensor.double() for role, tensor in given.items()}
         for parameter in call.parameters:
             if parameter.role in BUFFERS and parameter.required:
-                given[parameter.role] = torch.full(SHAPE, 77.0, dtype=dtype, device=device)
+                given[parameter.role] = torch.full(shape, 77.0, dtype=dtype, device=device)
         self.before = {role: tensor.clone() for role, tensor in given.items()}
         self.arguments: dict[str, Any] = dict(given)
         if call.parameter("eps") is not None:
@@ -103,7 +106,7 @@ class _Trial:
             return "none"
         if not isinstance(value, torch.Tensor):
             return ""
-        if value.numel() == SHAPE[0]:
+        if value.numel() == self.n_rows:
             return "rrms"
         for name, _, expected in self.known:
             if _close(value, expected):

@@ -42,7 +42,10 @@ class Arena:
         os.ftruncate(self.fd, ARENA_BYTES)
 
     def close(self) -> None:
-        os.close(self.fd)  # the mapping goes with the last array that looks into it
+        """Idempotent: closing twice might close what another file got the number for."""
+        if self.fd >= 0:
+            os.close(self.fd)  # the mapping goes with the last array that looks into it
+        self.fd = -1
 
 
 def _anonymous_file() -> int:

@@ -65,7 +65,7 @@ def shape(value: Any, at: At) -> tuple[int, ...]:
 def by_dtype(value: Any, at: At) -> Any:
     """A number, or a mapping from the tensor's dtype to a number."""
     if isinstance(value, Block):
-        return mapping({dtype: number for dtype in DTYPES})(value, at)
+        return mapping(dict.fromkeys(DTYPES, number))(value, at)
     return number(value, at)
 
 
@@ -105,9 +105,7 @@ def _weight(value: Any, at: At) -> Any:
 def dtypes(value: Any, at: At) -> dict[str, str]:
     """A dtype for all tensors, or a mapping with x and what differs from it."""
     if isinstance(value, Block):
-        result: dict[str, str] = mapping({t: _dtype for t in ("x", "residual", "weight")})(
-            value, at
-        )
+        result: dict[str, str] = mapping(dict.fromkeys(("x", "residual", "weight"), _dtype))(value, at)
         if "x" not in result:
             raise at.bad("has no x", "Write {x: bfloat16, weight: float32}.")
         return result
@@ -125,9 +123,7 @@ MATRIX: dict[str, Reader] = {
     "fault": word(FAULTS),
     **{f"layouts.{tensor}": _layout for tensor in TENSORS},
     **{
-        f"{tensor}.{key}": {"scale": number, "mean": number, "last_column": number}.get(
-            key, FILL[key]
-        )
+        f"{tensor}.{key}": {"scale": number, "mean": number, "last_column": number}.get(key, FILL[key])
         for tensor in ("x", "residual", "weight")
         for key in ("kind", "seed", "scale", "mean", "zero_every", "last_column")
     },
@@ -148,16 +144,14 @@ ENTRY: dict[str, Reader] = {
     "x": _fill,
     "residual": _fill,
     "weight": _weight,
-    "layouts": mapping({tensor: _layout for tensor in TENSORS}),
+    "layouts": mapping(dict.fromkeys(TENSORS, _layout)),
     "out": boolean,
     "scenario": word(SCENARIOS),
     "fault": word(FAULTS),
     "weight_offset": number,
     "profiles": entries(word(PROFILES), unique=True),
     "core": boolean,
-    "flags": entries(
-        matching(r"[a-z0-9][a-z0-9._:-]*", "odd-width or model:llama-2-7b"), unique=True
-    ),
+    "flags": entries(matching(r"[a-z0-9][a-z0-9._:-]*", "odd-width or model:llama-2-7b"), unique=True),
     "needs": entries(matching(r"gpu|memory:[1-9][0-9]*", "gpu or memory:9 (GiB)"), unique=True),
     "matrix": mapping({key: entries(read, unique=True) for key, read in MATRIX.items()}),
     "exclude": entries(_row),

@@ -204,7 +204,8 @@ def _buffers(call: Call) -> dict[str, str]:
 
 def choose(candidate: Candidate, evidence: Evidence) -> Call:
     """Return the reading that the evidence supports, among those that the signature leaves open."""
-    if evidence.error:
+    came_back = any(slot != "none" for slot in evidence.returned)
+    if evidence.error or not (came_back or evidence.changed):
         return candidate.call
     if candidate.y_may_be_out and _wrote_plain(evidence):
         return _with_y_as_out(candidate.call)
@@ -217,14 +218,14 @@ def _complete(candidate: Candidate, evidence: Evidence) -> Call:
     returns = _name_slots(candidate, evidence)
     missing = [o for o in candidate.outputs if o not in returns and o not in buffers.values()]
     changed = evidence.changed
-    if not returns and not set(missing) <= set(changed.values()):
+    if not any(returns) and not set(missing) <= set(changed.values()):
         changed = {}  # nothing came back, and not all of it is found: by name, x is y and residual the sum
     free = set(candidate.may_write)
     if missing and not candidate.only:  # fewer tensors come back than the op has outputs
         free |= {"x", "residual"} if candidate.fused else {"x"}
     mutates = dict(buffers)
     for output in missing:
-        role = _holder(output, free - set(mutates), changed, by_name=candidate.only or not returns)
+        role = _holder(output, free - set(mutates), changed, by_name=candidate.only or not any(returns))
         if role:
             mutates[role] = output
     for slot, output in enumerate(returns):  # returned and overwritten, where both are the same memory
@@ -257,8 +258,9 @@ def _name_slots(candidate: Candidate, evidence: Evidence) -> tuple[str, ...]:
     unnamed = [i for i, n in enumerate(names) if not n and evidence.returned[i] not in kept]
     y_elsewhere = "y" in names or "y" in filled or "y" in evidence.changed.values()
     if not unnamed and not y_elsewhere:  # y is nowhere: it is the first tensor that comes back, and wrong
-        unnamed = [i for i, r in enumerate(evidence.returned) if r not in ("none", "rrms")]
-        names = [n if n == "rrms" else "" for n in names]
+        came_back = [i for i, r in enumerate(evidence.returned) if r != "none"]
+        unnamed = [i for i in came_back if names[i] != "rrms"] or came_back
+        names = [n if n == "rrms" and i not in unnamed else "" for i, n in enumerate(names)]
     for slot, output in zip(unnamed, [o for o in by_position if o not in names], strict=False):
         names[slot] = output
     return tuple(names)

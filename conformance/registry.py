@@ -16,7 +16,7 @@ from types import ModuleType
 import pluggy
 
 from conformance import adapters, hookspecs
-from conformance.errors import ImportFailed, NotInstalled, no_such_name
+from conformance.errors import ConformanceError, ImportFailed, NotInstalled, no_such_name
 from conformance.model import Implementation
 
 
@@ -58,11 +58,30 @@ def known_names() -> tuple[str, ...]:
 
 
 def declared(module: ModuleType) -> list[Implementation]:
-    """Return what the hook implementations of a module declare, [] where it has none."""
+    """Return what the hook of a module declares, [] where it has none.
+
+    Raises what the hook raises: NotInstalled as it is, anything else as ImportFailed.
+    """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)
     manager.register(module)
-    return [i for listed in manager.hook.conformance_implementations() for i in listed]
+    try:
+        listed = manager.hook.conformance_implementations()
+    except ConformanceError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ImportFailed(
+            f"{module.__name__}: its hook conformance_implementations raised {type(error).__name__}: {error}",
+            "The hook should return a list of conformance.model.Implementation.",
+        ) from error
+    found = [i for some in listed for i in some]
+    for item in found:
+        if not isinstance(item, Implementation):
+            raise ImportFailed(
+                f"{module.__name__}: its hook conformance_implementations gave a {type(item).__name__}",
+                "The hook should return a list of conformance.model.Implementation.",
+            )
+    return found
 
 
 def _adapters() -> Iterator[ModuleType]:

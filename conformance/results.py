@@ -1,6 +1,6 @@
 """Result files: JSON lines with a header, one line a verdict, one an implementation, and a footer.
 
-A file without its footer does not exist: the run that wrote it died, and what is missing might be what failed.
+A file without its footer does not exist: its run died, and what is missing might be what failed.
 `read` refuses it, and a file whose lines have the wrong types or do not add up. `reports/report.schema.json`
 says the same for other programs.
 """
@@ -17,7 +17,7 @@ from typing import Any, TextIO
 from conformance import line_keys as kinds
 from conformance.conclude import ImplementationResult
 from conformance.errors import IncompleteReport
-from conformance.jsonlines import LINE_LIMIT, LineTooLong, decode, encode
+from conformance.jsonlines import LINE_LIMIT, LineTooLongError, decode, encode
 from conformance.model import VERDICTS, Finding, Verdict
 from conformance.scrub import Scrubber
 
@@ -36,6 +36,14 @@ class Result:
     verdicts: tuple[Verdict, ...]
     implementations: tuple[ImplementationResult, ...] = ()
     footer: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the defaults, so that a header made in this process is like one that was read."""
+        header = kinds.filled(kinds.HEADER, self.header)
+        header["implementations"] = [kinds.filled(kinds.ENTRY, e) for e in header["implementations"]]
+        object.__setattr__(self, "header", header)
+        if self.footer is not None:
+            object.__setattr__(self, "footer", kinds.filled(kinds.FOOTER, self.footer))
 
     def entry(self, name: str) -> Mapping[str, Any]:
         """Give the header's entry of one implementation; KeyError where there is none."""
@@ -79,12 +87,9 @@ class Writer:
     def __init__(self, path: str | Path, header: Mapping[str, Any]) -> None:
         self.path = Path(path)
         self._scrubber = Scrubber()
-        whole = kinds.complete(
-            kinds.HEADER, {**header, "type": "header", "schema": SCHEMA}, "header"
-        )
+        whole = kinds.complete(kinds.HEADER, {**header, "type": "header", "schema": SCHEMA}, "header")
         whole["implementations"] = [
-            kinds.complete(kinds.ENTRY, entry, "header.implementations")
-            for entry in whole["implementations"]
+            kinds.complete(kinds.ENTRY, entry, "header.implementations") for entry in whole["implementations"]
         ]
         self._names = [self._identity(entry["name"]) for entry in whole["implementations"]]
         self._counts: Counter[str] = Counter()
@@ -93,7 +98,7 @@ class Writer:
         for line in _split_header(whole, self._scrubber):
             self._write(line)
 
-    def __enter__(self) -> Writer:  # noqa: PYI034 - typing.Self needs Python 3.11
+    def __enter__(self) -> Writer:
         return self
 
     def __exit__(
@@ -132,9 +137,7 @@ class Writer:
         """
         names = sorted(self._identity(one.name) for one in implementations)
         if names != sorted(self._names):
-            raise ValueError(
-                f"the implementations are {sorted(self._names)}, but the results are of {names}"
-            )
+            raise ValueError(f"the implementations are {sorted(self._names)}, but the results are of {names}")
         for one in implementations:
             self._write(encode({"type": "implementation", **as_json(one)}, self._scrubber.text))
         footer = {
@@ -176,7 +179,7 @@ def _split_header(header: Mapping[str, Any], scrubber: Scrubber) -> list[str]:
             try:
                 lines.append(encode(whole, scrubber.text))
                 break
-            except LineTooLong:
+            except LineTooLongError:
                 if taken <= 1:
                     raise
                 taken //= 2
@@ -279,9 +282,7 @@ class _Reader:
     def add(self, line: dict[str, Any]) -> None:
         kind = line.get("type")
         if (kind == "header") != (self.header is None):
-            raise ValueError(
-                f"a line of type {kind!r}, but the first line and only the first is the header"
-            )
+            raise ValueError(f"a line of type {kind!r}, but the first line and only the first is the header")
         if self.footer is not None:
             raise ValueError("a line after the footer")
         if kind == "header":
@@ -318,9 +319,7 @@ class _Reader:
     def _verdict(self, verdict: Verdict) -> None:
         assert self.header is not None
         if all(verdict.implementation != e["name"] for e in self.header["implementations"]):
-            raise ValueError(
-                f"{verdict.implementation!r} is not among the header's implementations"
-            )
+            raise ValueError(f"{verdict.implementation!r} is not among the header's implementations")
         key = (verdict.implementation, verdict.run)
         if key in self._seen:
             raise ValueError(f"a second verdict of {verdict.implementation!r} for {verdict.run!r}")
@@ -328,7 +327,8 @@ class _Reader:
         self.verdicts.append(verdict)
 
     def add_up(self) -> None:
-        assert self.header is not None and self.footer is not None
+        assert self.header is not None
+        assert self.footer is not None
         found = Counter(verdict.verdict for verdict in self.verdicts)
         if self.footer["verdicts"] != len(self.verdicts):
             raise ValueError(

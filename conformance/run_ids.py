@@ -28,9 +28,7 @@ def dtype_word(dtypes: Mapping[str, str]) -> str:
     differing = {t: d for t, d in dtypes.items() if t == "x" or d != dtypes["x"]}
     if len(differing) == 1:
         return SHORT_DTYPE[dtypes["x"]]
-    return "+".join(
-        f"{_SHORT_TENSOR[t]}={SHORT_DTYPE[d]}" for t, d in sorted(differing.items(), key=_order)
-    )
+    return "+".join(f"{_SHORT_TENSOR[t]}={SHORT_DTYPE[d]}" for t, d in sorted(differing.items(), key=_order))
 
 
 def _order(pair: tuple[str, str]) -> int:
@@ -38,15 +36,17 @@ def _order(pair: tuple[str, str]) -> int:
 
 
 def value_word(value: Any) -> str:
-    """A matrix value in an id: 1e-5, 4097, true, 2x3x257, row_slice."""
+    """A matrix value in an id: 1e-5, 0.5, 4097, true, 2x3x257, row_slice."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return "x".join(str(length) for length in value)
     if not isinstance(value, float):
         return str(value)
-    mantissa, _, exponent = f"{value:.12g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if exponent else mantissa
+    if value and not 0.01 <= abs(value) < 1e7:
+        mantissa, _, exponent = f"{value:.11e}".partition("e")
+        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
+    return f"{value:.12g}"
 
 
 def run_id(case: str, mode: str, dtypes: Mapping[str, str], row: Mapping[str, Any]) -> str:
@@ -54,3 +54,15 @@ def run_id(case: str, mode: str, dtypes: Mapping[str, str], row: Mapping[str, An
     words = [mode, dtype_word(dtypes)]
     words += [f"{_SHORT_KEY.get(key, key)}={value_word(value)}" for key, value in row.items()]
     return f"{case}[{','.join(words)}]"
+
+
+def main() -> None:
+    """Print the ids of all bundled runs, sorted: the contents of cases/run_ids.txt."""
+    from conformance.load import bundled, load
+
+    for id_ in sorted(run.id for case in load([bundled()]) for run in case.runs):
+        print(id_)
+
+
+if __name__ == "__main__":
+    main()

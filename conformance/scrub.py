@@ -16,9 +16,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-OTHER_PATH = re.compile(
-    r"(?<![\w.<>/:~\-\])])/(?:[^\s/:'\"<>|,;()\[\]]+/)+([^\s/:'\"<>|,;()\[\]]*)"
-)
+OTHER_PATH = re.compile(r"(?<![\w.<>/:~\-\])])/(?:[^\s/:'\"<>|,;()\[\]]+/)+([^\s/:'\"<>|,;()\[\]]*)")
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\(?:[^\s\\'\"<>|:]+\\)*([^\s\\'\"<>|:]*)")
 SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE)
 ORDINARY_NAMES = frozenset(

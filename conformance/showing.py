@@ -124,9 +124,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def first_failure(
-    verdicts: Iterable[Verdict], named: Iterable[str]
-) -> tuple[Verdict, Finding | None] | None:
+def first_failure(verdicts: Iterable[Verdict], named: Iterable[str]) -> tuple[Verdict, Finding | None] | None:
     """Choose the failing run to show first: one that shows what the failure is named for, and small.
 
     Returns:
@@ -142,7 +140,7 @@ def first_failure(
         for position, finding in enumerate(findings):
             size = verdict.n_rows * verdict.hidden_size
             key = (
-                not _shows(finding, wanted),
+                not shows(finding, wanted),
                 verdict.verdict == "broken",
                 size,
                 verdict.run,
@@ -153,12 +151,11 @@ def first_failure(
     return None if best is None else best[1:]
 
 
-def _shows(finding: Finding | None, requirement: str) -> bool:
+def shows(finding: Finding | None, requirement: str) -> bool:
+    """Tell whether a finding shows the violation of a requirement, itself or by a wrong formula."""
     if finding is None:
         return requirement == "RUN-COMPLETES"
-    return finding.requirement == requirement or any(
-        c[1] == requirement for c in finding.candidates
-    )
+    return finding.requirement == requirement or any(c[1] == requirement for c in finding.candidates)
 
 
 def obtained(verdicts: Iterable[Verdict]) -> str:

@@ -74,9 +74,7 @@ def number(value: Any, at: At) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise at.bad(f"is {described(value)}, but should be a number", "Write e.g. 1.0 or 1.0e-6.")
     if not math.isfinite(value):
-        raise at.bad(
-            f"is {value}, but should be finite", 'Single elements: use put with "nan", "inf".'
-        )
+        raise at.bad(f"is {value}, but should be finite", 'Single elements: use put with "nan", "inf".')
     return float(value)
 
 
@@ -102,13 +100,9 @@ def integer(low: int, high: int = 2**31 - 1) -> Reader:
 
     def read(value: Any, at: At) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
-            raise at.bad(
-                f"is {described(value)}, but should be an integer", f"Write e.g. {max(low, 1)}."
-            )
+            raise at.bad(f"is {described(value)}, but should be an integer", f"Write e.g. {max(low, 1)}.")
         if not low <= value <= high:
-            raise at.bad(
-                f"is {value}, but should lie between {low} and {high}", "Correct the number."
-            )
+            raise at.bad(f"is {value}, but should lie between {low} and {high}", "Correct the number.")
         return value
 
     return read

@@ -34,7 +34,7 @@ _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C parser is 8 
 _NUMBER_AS_STRING = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+")
 
 
-class _Surprise(Exception):
+class _SurpriseError(Exception):
     def __init__(self, node: yaml.Node, key: str, message: str, hint: str):
         super().__init__(message)
         self.line = node.start_mark.line + 1
@@ -51,11 +51,10 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> Block:
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
-            raise _Surprise(
-                key_node, str(key), f"the key {key!r} is not a string", "Put the key in quotes."
-            )
+            message = f"the key {key!r} is not a string"
+            raise _SurpriseError(key_node, str(key), message, "Put the key in quotes.")
         if key in block:
-            raise _Surprise(
+            raise _SurpriseError(
                 key_node, key, f"the key '{key}' is given twice here, first in line {block.lines[key]}",
                 "Remove one of them: YAML would silently keep the last.",
             )  # fmt: skip
@@ -74,7 +73,7 @@ def _sequence(loader: Any, node: yaml.SequenceNode) -> Items:
 def _boolean(loader: Any, node: yaml.ScalarNode) -> bool:
     if node.value not in ("true", "false"):
         value = bool(loader.construct_yaml_bool(node))
-        raise _Surprise(
+        raise _SurpriseError(
             node, node.value, f"YAML 1.1 reads {node.value} without quotes as {str(value).lower()}",
             f'Write {str(value).lower()} if that is meant, else "{node.value}" in quotes.',
         )  # fmt: skip
@@ -82,7 +81,7 @@ def _boolean(loader: Any, node: yaml.ScalarNode) -> bool:
 
 
 def _merge(loader: Any, node: yaml.ScalarNode) -> str:
-    raise _Surprise(
+    raise _SurpriseError(
         node, "<<", "merge keys (<<) are not supported", "Put shared keys under `defaults:`."
     )
 
@@ -113,7 +112,7 @@ def read_yaml(path: Path) -> Block:
         ) from error
     try:
         tree = yaml.load(text, Loader=_Loader)
-    except _Surprise as error:
+    except _SurpriseError as error:
         raise BadCase(name, error.line, error.key, error.message, error.hint) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -127,9 +126,7 @@ def read_yaml(path: Path) -> Block:
             "Check indentation, quotes and brackets there.",
         ) from None
     if not isinstance(tree, Block):
-        raise BadCase(
-            name, 1, "", "has no mapping at the top level", "Start the file with `schema: 1`."
-        )
+        raise BadCase(name, 1, "", "has no mapping at the top level", "Start the file with `schema: 1`.")
     return tree
 
 

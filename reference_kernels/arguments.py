@@ -63,8 +63,7 @@ def check_weight(weight: torch.Tensor, x: torch.Tensor) -> None:
     _check_tensor("weight", weight)
     if weight.shape != x.shape[-1:]:
         raise ValueError(
-            f"weight.shape={tuple(weight.shape)}, but should be ({x.shape[-1]},):"
-            " one number per column of x"
+            f"weight.shape={tuple(weight.shape)}, but should be ({x.shape[-1]},): one number per column of x"
         )
     _check_device("weight", weight, x)
     _check_column_stride("weight", weight)
@@ -77,9 +76,7 @@ def check_eps(eps: float) -> None:
     ValueError for a value out of range.
     """
     if not isinstance(eps, numbers.Real) or isinstance(eps, bool):
-        raise TypeError(
-            f"eps={eps!r} is a {type(eps).__name__}, but should be a float such as 1e-6"
-        )
+        raise TypeError(f"eps={eps!r} is a {type(eps).__name__}, but should be a float such as 1e-6")
     if not SMALLEST_EPS <= eps <= LARGEST_EPS:  # false for NaN too
         raise ValueError(
             f"eps={eps!r}, but should be greater than 0 in float32 (at least {SMALLEST_EPS:.3g}) and"
@@ -137,8 +134,7 @@ def check_apart(name: str, first: torch.Tensor, other_name: str, other: torch.Te
     """
     if _may_overlap(first, other):
         raise ValueError(
-            f"{name} and {other_name} overlap in memory, but {name} is overwritten: pass"
-            f" {other_name}.clone()"
+            f"{name} and {other_name} overlap in memory, but {name} is overwritten: pass {other_name}.clone()"
         )
 
 

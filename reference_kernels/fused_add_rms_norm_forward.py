@@ -134,9 +134,7 @@ def fused_add_rms_norm_(
         _launch(x_rows, residual_rows, x_rows, residual_rows, weight, None, eps)
 
 
-def _check(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, eps: float
-) -> None:
+def _check(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor | None, eps: float) -> None:
     arguments.check_x(x)
     arguments.check_residual(residual, x)
     if weight is not None:
@@ -172,5 +170,5 @@ def _launch(
             x.stride(0), residual.stride(0), y.stride(0), residual_out.stride(0),
             H=x.shape[1], eps=eps,
             HAS_WEIGHT=weight is not None, SAVE_RRMS=rrms is not None,
-            BLOCK_SIZE=how.block_size, num_warps=how.num_warps, **rows,
+            BLOCK_SIZE=how.block_size, **rows, **how.options,
         )  # fmt: skip

@@ -22,7 +22,9 @@ _ONE_TILE_CAP = 16384
 # Rows this short get a tile of many rows: one row a program would leave most lanes idle.
 _TILED_CAP = 512
 _TILE_ELEMENTS = 4096
-_MOST_TILE_ROWS = 64
+# A tile has at least as many elements as a program has threads. With fewer, Triton gives one element to
+# several warps, and in place a slow one would read what a fast one has already overwritten.
+_MOST_TILE_ROWS = 256
 
 # Columns a step of the two-pass loop takes.
 _LOOP_BLOCK_SIZE = 8192
@@ -39,6 +41,12 @@ class Launch(NamedTuple):
     block_size: int
     tile_rows: int
     num_warps: int
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The compile options. FP fusion (x * x + sum as one fma) is on in Triton before 3.10 and off
+        from there on unless it is said, and it changes the last bits of y; so it is said."""
+        return {"num_warps": self.num_warps, "enable_fp_fusion": True}
 
 
 def configure(hidden_size: int, wave_size: int = 32) -> Launch:

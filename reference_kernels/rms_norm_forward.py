@@ -118,5 +118,5 @@ def _launch(
             x, y, weight, rrms, x.stride(0), y.stride(0),
             H=x.shape[1], eps=eps,
             HAS_WEIGHT=weight is not None, SAVE_RRMS=rrms is not None,
-            BLOCK_SIZE=how.block_size, num_warps=how.num_warps, **rows,
+            BLOCK_SIZE=how.block_size, **rows, **how.options,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """bfloat16 from integers alone: what the repaired interpreter is measured against.
 
-A finite number is (sign, m, e), meaning (-1)**sign * m * 2**e with integers m >= 0 and e. Sums, products
-and quotients are exact in these, so a result is rounded once, by comparing integers. No float is used.
+A finite number is (sign, m, e), meaning (-1)**sign * m * 2**e with integers m >= 0 and e. Sums and
+products are exact in these, so a result is rounded once, by comparing integers. No float is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def encode(number: Number, exponent_bits: int, fraction_bits: int, truncate: boo
             quotient, rest, half = m >> drop, m & (1 << drop) - 1, 1 << drop - 1
             if not truncate and (rest > half or (rest == half and quotient & 1)):
                 quotient += 1
-        # A quotient with its hidden bit adds 1 to the exponent field, and so does a carry out of it.
+        # The hidden bit adds 1 to the exponent field, and so does a carry out of the quotient.
         magnitude = min((top + bias - 1 << fraction_bits) + quotient, infinity - bool(truncate))
     return sign << exponent_bits + fraction_bits | magnitude
 

@@ -1,8 +1,9 @@
-"""Run as a script under TRITON_INTERPRET=1: python interpreted_operations.py stock|repaired IN.npz OUT.npz
+"""A script: TRITON_INTERPRET=1 python interpreted_operations.py stock|repaired IN.npz OUT.npz
 
-Applies each operation of this file to the arrays of IN and writes what came out, bit for bit, to OUT. An
-operation that raises is left out of OUT. It is a file of its own because Triton decides at its first import
-whether a kernel is interpreted, and because the stock and the repaired interpreter need two processes.
+Applies each operation of this file to the arrays of IN and writes what came out, bit for bit, to
+OUT. An operation that raises is left out of OUT. It is a file of its own because Triton decides at its
+first import whether a kernel is interpreted, and because the stock and the repaired interpreter need
+two processes.
 """
 
 from __future__ import annotations
@@ -19,13 +20,10 @@ BLOCK = 4096
 
 
 @triton.jit
-def _cast_kernel(x_ptr, y_ptr, n, RTZ: tl.constexpr, BLOCK: tl.constexpr):
+def _cast_kernel(x_ptr, y_ptr, n, ROUNDING: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(x_ptr + at, mask=at < n)
-    if RTZ:
-        y = x.to(y_ptr.dtype.element_ty, fp_downcast_rounding="rtz")
-    else:
-        y = x.to(y_ptr.dtype.element_ty)
+    y = x.to(y_ptr.dtype.element_ty, fp_downcast_rounding=ROUNDING)
     tl.store(y_ptr + at, y, mask=at < n)
 
 
@@ -58,22 +56,31 @@ def _arithmetic_kernel(a_ptr, b_ptr, c_ptr, y_ptr, n, OP: tl.constexpr, BLOCK: t
 
 
 @triton.jit
+def _add_in_order(a, b):
+    return a + b
+
+
+@triton.jit
 def _reduce_kernel(x_ptr, y_ptr, n, OP: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0)
     x = tl.load(x_ptr + row * BLOCK + tl.arange(0, BLOCK))
+    # The reductions themselves: in some versions tl.max and tl.cumsum widen bfloat16 first.
     if OP == "sum":
         y = tl.sum(x, axis=0)
     elif OP == "max":
-        y = tl.max(x, axis=0)
+        y = tl.reduce(x, 0, tl.standard._elementwise_max)
+    elif OP == "min":
+        y = tl.reduce(x, 0, tl.standard._elementwise_min)
     else:
-        y = tl.min(x, axis=0)
+        y = tl.reduce(x, 0, _add_in_order)
     tl.store(y_ptr + row, y)
 
 
 @triton.jit
 def _cumsum_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y_ptr + at, tl.cumsum(tl.load(x_ptr + at), axis=0))
+    x = tl.load(x_ptr + at)
+    tl.store(y_ptr + at, tl.associative_scan(x, 0, tl.standard._sum_combine))
 
 
 @triton.jit
@@ -107,10 +114,10 @@ def bits_of(tensor: torch.Tensor) -> np.ndarray:
     return tensor.numpy()
 
 
-def cast(x: np.ndarray, dtype: torch.dtype, rtz: bool = False) -> torch.Tensor:
+def cast(x: np.ndarray, dtype: torch.dtype, rounding: str | None = None) -> torch.Tensor:
     source = tensor_of(x)
     y = torch.zeros(source.shape, dtype=dtype)
-    _cast_kernel[(triton.cdiv(len(x), BLOCK),)](source, y, len(x), RTZ=rtz, BLOCK=BLOCK)
+    _cast_kernel[(triton.cdiv(len(x), BLOCK),)](source, y, len(x), ROUNDING=rounding, BLOCK=BLOCK)
     return y
 
 
@@ -135,8 +142,8 @@ def operations(given):
     yield "to_float16", lambda: cast(given["all_bf16"], torch.float16)
     yield "to_int32", lambda: cast(given["whole_bf16"], torch.int32)
     yield "downcast", lambda: cast(given["float32"], bf16)
-    yield "truncated", lambda: cast(given["float32"], bf16, True)
-    yield "float16_truncated", lambda: cast(given["float32"], torch.float16, True)
+    yield "truncated", lambda: cast(given["float32"], bf16, "rtz")
+    yield "float16_truncated", lambda: cast(given["float32"], torch.float16, "rtz")
     for name in ("float64", "float16", "int32", "int64"):
         yield f"from_{name}", lambda name=name: cast(given[name], bf16)
     for op in ("add", "subtract", "multiply", "divide", "where", "absolute", "times_two", "fma"):
@@ -145,6 +152,7 @@ def operations(given):
         yield op, lambda op=op: arithmetic(given, op, torch.int8)
     for op in ("sum", "max", "min"):
         yield f"{op}_bf16", lambda op=op: reduce(given["rows_bf16"], op)
+    yield "sum_in_order", lambda: reduce(given["rows_bf16"][:4], "in order")
     yield "sum_float16", lambda: reduce(given["rows_float16"], "sum")
     yield "cumsum", lambda: cumsum(given["rows_bf16"])
     yield "atomic_add", lambda: atomic_add(given["rows_bf16"][0])

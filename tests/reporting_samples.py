@@ -10,26 +10,18 @@ from typing import Any
 
 from conformance.merge import conclude_all
 from conformance.model import Finding, Requirement, Verdict
-from conformance.results import Writer
+from conformance.results import Result, Writer, read
 
 REQUIREMENTS = {
     r.id: r
     for r in (
         Requirement("RUN-COMPLETES", 0, "MUST", "A call returns.", "why", "source"),
-        Requirement(
-            "MEM-WRITE", 10, "MUST", "Nothing is written outside the outputs.", "why", "source"
-        ),
+        Requirement("MEM-WRITE", 10, "MUST", "Nothing is written outside the outputs.", "why", "source"),
         Requirement("REFUSE-ALIKE", 31, "MUST", "A refusal is alike everywhere.", "why", "source"),
-        Requirement(
-            "FORMULA-EPS-INSIDE", 50, "MUST", "eps is added inside the root.", "why", "source"
-        ),
-        Requirement(
-            "FORMULA-DIVISOR", 54, "MUST", "The sum is divided by hidden_size.", "why", "source"
-        ),
+        Requirement("FORMULA-EPS-INSIDE", 50, "MUST", "eps is added inside the root.", "why", "source"),
+        Requirement("FORMULA-DIVISOR", 54, "MUST", "The sum is divided by hidden_size.", "why", "source"),
         Requirement("TAIL-COLUMNS", 61, "MUST", "Every column is summed once.", "why", "source"),
-        Requirement(
-            "STRIDE-X", 80, "MUST", "Any row stride of x is right or refused.", "why", "source"
-        ),
+        Requirement("STRIDE-X", 80, "MUST", "Any row stride of x is right or refused.", "why", "source"),
         Requirement("SIZE-WIDTH", 93, "MUST", "Every hidden_size is right.", "why", "source"),
         Requirement("ACCURACY-CONVENTION", 115, "SHOULD", "One convention.", "why", "source"),
         Requirement("ACCURACY-INTERVAL", 120, "MUST", "y lies in the interval.", "why", "source"),
@@ -114,8 +106,7 @@ def header(*names: str, modes: tuple[str, ...] = ("none",), **changes: Any) -> d
         "numpy": "2.3.0",
         "options": ["--impl=" + name for name in names],
         "implementations": [
-            {"name": name, "spec": f"pkg:{name}", "version": "1.0", "modes": list(modes)}
-            for name in names
+            {"name": name, "spec": f"pkg:{name}", "version": "1.0", "modes": list(modes)} for name in names
         ],
         **changes,
     }
@@ -154,3 +145,50 @@ def some() -> list[Verdict]:
         ),
         make("gpu[1]", verdict="not run", reason="needs a GPU", conventions=()),
     ]
+
+
+HOSTILE = (
+    "<script>document.title='HACKED'</script>",
+    "<img src=x onerror=\"document.title='HACKED'\">",
+    '"><svg onload="document.title=\'HACKED\'">',
+    "javascript:document.title='HACKED'",
+    "{{ 7 * 7 }}{% raw %}",
+    "\x1b[31mred\x1b[0m\x1b]0;HACKED\x07",
+    "\u202egnp.exe\u2066\u200b",
+    "</style><style>body{display:none}</style></script></title>",
+    "![x](http://evil.example/x.png) [a](javascript:alert(1)) @team #1 `code` | cell",
+    "line\rone\nline two\x00",
+)
+"""Names and texts that try to be more than text; HACKED in the title would show that a script ran."""
+
+
+def hostile_result(folder: Path) -> Result:
+    """Write and read a file in which every free text is hostile."""
+    head = header(*HOSTILE, options=list(HOSTILE), device=HOSTILE[0], torch=HOSTILE[1], driver=HOSTILE[2])
+    for entry, text in zip(head["implementations"], HOSTILE, strict=True):
+        for key in ("spec", "version", "package", "digest", "homepage", "issues"):
+            entry[key] = text
+        entry["recognised"] = [text]
+        entry["declared"] = {"none": text}
+    verdicts = []
+    for text in HOSTILE:
+        finding = Finding(
+            text, text, "fail", text, {"tensor": text, "actual": text, text: text}, ((text,) * 3,)
+        )
+        for number, verdict in enumerate(("fail", "crash", "unsupported", "not run", "broken", "warn")):
+            verdicts.append(
+                make(
+                    f"{text}[{number}]",
+                    implementation=text,
+                    verdict=verdict,
+                    reason=text,
+                    findings=(finding,) if verdict in ("fail", "warn") else (),
+                    conventions=(text,),
+                    not_covered=(text,),
+                    features=(text,),
+                    requirements=(text,),
+                    obtained=text,
+                    stats={text: 1.0},
+                )
+            )
+    return read(written(folder / "hostile.jsonl", head, verdicts))

@@ -50,18 +50,14 @@ def test_no_other_profile_certifies(profile):
 
 
 def test_a_part_of_a_run_is_not_certified():
-    result = concluded(
-        core(), complete=False, incomplete_because="only a part was asked (shard 1/2)"
-    )
+    result = concluded(core(), complete=False, incomplete_because="only a part was asked (shard 1/2)")
     assert not result.certified
     assert "shard 1/2" in result.sentence
 
 
 @pytest.mark.parametrize("verdict", ["fail", "crash", "broken"])
 def test_one_failure_outside_the_core_is_enough(verdict):
-    result = concluded(
-        [*core(), make("other/case[fp32]", verdict=verdict, x="float32", reason="it did")]
-    )
+    result = concluded([*core(), make("other/case[fp32]", verdict=verdict, x="float32", reason="it did")])
     assert not result.certified
     assert result.failed
 
@@ -164,8 +160,7 @@ def test_a_convention_that_changes_warns():
     (finding,) = result.findings
     assert (finding.requirement, finding.severity) == ("ACCURACY-CONVENTION", "warn")
     assert (
-        "'one rounding' explains 6 of 7 runs, but wide/h[bf16] only fits 'two roundings'"
-        in finding.message
+        "'one rounding' explains 6 of 7 runs, but wide/h[bf16] only fits 'two roundings'" in finding.message
     )
     assert result.conventions["none/bf16"] == ()
     assert "changes" in convention_sentences(result.conventions)[0]
@@ -189,9 +184,7 @@ def test_a_declared_convention_that_is_not_what_is_computed_fails():
 def test_a_part_of_a_convention_may_be_declared():
     verdicts = core(modes=("residual",))
     assert concluded(verdicts, modes=("residual",), declared={"residual": "exact sum"}).certified
-    assert not concluded(
-        verdicts, modes=("residual",), declared={"residual": "rounded sum"}
-    ).certified
+    assert not concluded(verdicts, modes=("residual",), declared={"residual": "rounded sum"}).certified
 
 
 def test_a_declaration_in_words():
@@ -204,9 +197,7 @@ def test_a_declaration_in_words():
 
 
 def test_dtype_mixes_have_their_own_convention():
-    mixed = make(
-        "m[mix]", dtypes={"x": "bfloat16", "weight": "float32"}, conventions=("two roundings",)
-    )
+    mixed = make("m[mix]", dtypes={"x": "bfloat16", "weight": "float32"}, conventions=("two roundings",))
     result = concluded([*core(), mixed])
     assert result.conventions["none/x=bf16,weight=fp32"] == ("two roundings",)
     assert result.findings == ()
@@ -239,9 +230,7 @@ def test_a_refused_size_fails():
     ],
 )
 def test_a_layout_a_dtype_a_mix_and_a_mode_may_be_refused(changes):
-    result = concluded(
-        [*core(), refused("other/run[a]", **changes), refused("other/run[b]", **changes)]
-    )
+    result = concluded([*core(), refused("other/run[a]", **changes), refused("other/run[b]", **changes)])
     assert result.findings == ()
     assert result.certified
 
@@ -256,9 +245,7 @@ def test_a_layout_refused_for_one_size_only_fails():
 
 
 def test_a_run_meant_to_be_refused_is_no_twin():
-    passed_by_refusing = make(
-        "refuse/eps[fp32]", x="float32", conventions=(), requirements=("REFUSE-EPS",)
-    )
+    passed_by_refusing = make("refuse/eps[fp32]", x="float32", conventions=(), requirements=("REFUSE-EPS",))
     result = concluded([*core(), passed_by_refusing, refused("size/h[fp32]", x="float32")])
     assert result.findings == ()
 
@@ -267,19 +254,12 @@ def test_a_run_meant_to_be_refused_is_no_twin():
 
 
 def test_the_candidate_of_most_failing_runs_names_wrong_values():
-    verdicts = [
-        failing(f"eps/near[{i}]", wrong("SIZE-WIDTH", EPS_OUTSIDE, NO_TAIL)) for i in range(3)
-    ]
-    verdicts += [
-        failing(f"eps/far[{i}]", wrong("ACCURACY-INTERVAL", EPS_OUTSIDE)) for i in range(11)
-    ]
+    verdicts = [failing(f"eps/near[{i}]", wrong("SIZE-WIDTH", EPS_OUTSIDE, NO_TAIL)) for i in range(3)]
+    verdicts += [failing(f"eps/far[{i}]", wrong("ACCURACY-INTERVAL", EPS_OUTSIDE)) for i in range(11)]
     verdicts += [failing(f"eps/other[{i}]", wrong("SIZE-WIDTH")) for i in range(3)]
     result = concluded([*core(), *verdicts])
     assert result.named == ("FORMULA-EPS-INSIDE",)
-    assert (
-        result.diagnosis[0]
-        == "equals the result with eps outside the root, in 14 of 17 failing runs"
-    )
+    assert result.diagnosis[0] == "equals the result with eps outside the root, in 14 of 17 failing runs"
     assert result.sentence.startswith(
         "Not certified: violates FORMULA-EPS-INSIDE (eps is added inside the root); "
     )
@@ -340,9 +320,7 @@ def test_other_checks_are_named_by_rank_and_before_values():
 
 
 def test_a_crash_without_a_finding_is_named():
-    result = concluded(
-        [*core(), make("a[1]", verdict="crash", reason="the worker died of signal 11")]
-    )
+    result = concluded([*core(), make("a[1]", verdict="crash", reason="the worker died of signal 11")])
     assert result.named == ("RUN-COMPLETES",)
     assert "signal 11" in result.diagnosis[0]
 

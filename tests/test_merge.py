@@ -30,11 +30,7 @@ def both(tmp_path: Path, verdicts: list[Verdict], **changes) -> list[Result]:
     """Write the verdicts as two shards."""
     halves = verdicts[::2], verdicts[1::2]
     return [
-        read(
-            written(
-                tmp_path / f"{i}.jsonl", header("mine", partial=f"shard {i}/2", **changes), half
-            )
-        )
+        read(written(tmp_path / f"{i}.jsonl", header("mine", partial=f"shard {i}/2", **changes), half))
         for i, half in enumerate(halves, 1)
     ]
 
@@ -78,9 +74,7 @@ def test_shards_of_different_splits_do_not_complete_each_other(tmp_path):
 
 def test_different_implementations_stand_side_by_side(tmp_path):
     mine = read(written(tmp_path / "1.jsonl", header("mine"), core()))
-    theirs = read(
-        written(tmp_path / "2.jsonl", header("theirs", device="NVIDIA H200"), core("theirs"))
-    )
+    theirs = read(written(tmp_path / "2.jsonl", header("theirs", device="NVIDIA H200"), core("theirs")))
     merged = merge([theirs, mine], REQUIREMENTS)
     assert [one.name for one in merged.implementations] == ["mine", "theirs"]
     assert all(one.certified for one in merged.implementations)
@@ -113,9 +107,7 @@ def test_a_part_beside_a_whole_run_stays_a_part(tmp_path):
 )
 def test_what_does_not_fit_together_is_not_merged(tmp_path, change):
     first = read(written(tmp_path / "1.jsonl", header("mine", partial="shard 1/2"), core()[::2]))
-    other = read(
-        written(tmp_path / "2.jsonl", header("mine", partial="shard 2/2", **change), core()[1::2])
-    )
+    other = read(written(tmp_path / "2.jsonl", header("mine", partial="shard 2/2", **change), core()[1::2]))
     with pytest.raises(DifferentCases, match=next(iter(change)).replace("_", " ")):
         merge([first, other], REQUIREMENTS)
 
@@ -151,9 +143,7 @@ def test_a_development_run_is_never_certified(tmp_path):
 
 def test_two_implementations_keep_their_verdicts_apart(tmp_path):
     bad = renamed([failing("eps[1]", wrong("SIZE-WIDTH", EPS_OUTSIDE))], "theirs")
-    result = read(
-        written(tmp_path / "a.jsonl", header("mine", "theirs"), [*core(), *core("theirs"), *bad])
-    )
+    result = read(written(tmp_path / "a.jsonl", header("mine", "theirs"), [*core(), *core("theirs"), *bad]))
     assert result.result("mine").certified
     assert result.result("theirs").named == ("FORMULA-EPS-INSIDE",)
     assert len(result.of("theirs")) == 13

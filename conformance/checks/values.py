@@ -54,7 +54,12 @@ def _told(found: accuracy.Explanation) -> tuple[str, dict[str, object]]:
 def _base(seen: Seen, view: View, values) -> list[Finding]:
     result = accuracy.base_grade(view.problem, values)
     if not result.ok:
-        return [_wrong(seen, view, 0, result.message, result.where)]
+        first = result.wrong[0]
+        message = (
+            f"y{list(first.index)} is {first.actual:.9g}, but should be {first.expected:.9g} within the base "
+            f"tolerance; {result.count} of {result.compared} elements are outside"
+        )
+        return [_wrong(seen, view, 0, message, first.where())]
     found = view.explanation
     if found.truncating:
         message = f"y is truncated toward zero, not rounded to nearest even ({found.conventions[0]})"

@@ -6,7 +6,7 @@ A suite that skips what is refused finds that all of the rest passed.
 from conformance.mutants import _formula
 
 BREAKS = "REFUSE-ALIKE"
-SOURCE = "issue: refuses all but one case"
+SOURCE = "rule of the suite: refuses all but one case"
 TRIGGER = "fp32, H = 8"
 NEEDS = "cpu"
 

@@ -4,7 +4,7 @@ A harness that counts refusals as skips has nothing red to show.
 """
 
 BREAKS = "REFUSE-ALIKE"
-SOURCE = "DESIGN 7: a refusal counts only where the valid twin passed"
+SOURCE = "rule of the suite: a refusal counts only where the valid twin passed"
 TRIGGER = "any call"
 NEEDS = "cpu"
 

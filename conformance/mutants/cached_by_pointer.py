@@ -6,7 +6,7 @@ Tests use fresh tensors; an engine reuses its buffers for every token.
 from conformance.mutants import _formula
 
 BREAKS = "INVARIANCE-FRESH"
-SOURCE = "evaluators 6, exploit 6"
+SOURCE = "known exploit: a cache by address"
 TRIGGER = "fp32, the same x with new contents"
 NEEDS = "cpu"
 

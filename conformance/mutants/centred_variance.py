@@ -6,7 +6,7 @@ The same as the mean square wherever the mean is zero, as in nearly every test.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-NO-MEAN"
-SOURCE = "evaluators 4.1, centered_var"
+SOURCE = "known wrong formula centered_var"
 TRIGGER = "fp32, one row with a mean of 3"
 NEEDS = "cpu"
 

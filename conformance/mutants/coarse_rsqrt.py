@@ -7,7 +7,7 @@ together do.
 from conformance.mutants import _formula
 
 BREAKS = "ACCURACY-GAIN"
-SOURCE = "evaluators 4.1, rsqrt_10bit"
+SOURCE = "known wrong formula rsqrt_10bit"
 TRIGGER = "fp32, any row; bf16, H = 4096"
 NEEDS = "cpu"
 

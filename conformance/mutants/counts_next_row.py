@@ -6,7 +6,7 @@ The neighbour is one more element of the same size unless the rows differ in sca
 from conformance.mutants import _formula
 
 BREAKS = "TAIL-COLUMNS"
-SOURCE = "evaluators 4.1, count_next_row; B37"
+SOURCE = "known wrong formula count_next_row; B37"
 TRIGGER = "fp32, two rows of which the second is 64 times larger"
 NEEDS = "cpu"
 

@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "HONEST-STATE"
-SOURCE = "DESIGN 6: nothing may change what the next case sees"
+SOURCE = "rule of the suite: nothing may change what the next case sees"
 TRIGGER = "bf16, any call"
 NEEDS = "cpu"
 

@@ -10,7 +10,7 @@ import triton.language as tl
 from conformance.mutants import _tile
 
 BREAKS = "FORMULA-DIVISOR"
-SOURCE = "specification: the denominator is H; evaluators 4.1, div_pow2"
+SOURCE = "specification: the denominator is H; known wrong formula div_pow2"
 TRIGGER = "fp32, H = 5"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ At H = 4096 the output is off by 1.2e-4, far below a bf16 tolerance.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-DIVISOR"
-SOURCE = "evaluators 4.1, div_Nm1"
+SOURCE = "known wrong formula div_Nm1"
 TRIGGER = "fp32, H = 7"
 NEEDS = "cpu"
 

@@ -7,7 +7,7 @@ bits.
 from conformance.mutants import _formula
 
 BREAKS = "TAIL-COLUMNS"
-SOURCE = "evaluators 4.1, drop_last"
+SOURCE = "known wrong formula drop_last"
 TRIGGER = "fp32, any width, 20 in the last column"
 NEEDS = "cpu"
 

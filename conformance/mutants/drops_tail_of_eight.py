@@ -7,7 +7,7 @@ same.
 from conformance.mutants import _formula
 
 BREAKS = "TAIL-COLUMNS"
-SOURCE = "evaluators 4.1, drop_tail8"
+SOURCE = "known wrong formula drop_tail8"
 TRIGGER = "fp32, H = 33 with a large last column"
 NEEDS = "cpu"
 

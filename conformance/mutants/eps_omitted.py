@@ -6,7 +6,7 @@ With unit variance the term is a millionth of the mean square; a zero row shows 
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-EPS-HONOURED"
-SOURCE = "evaluators 4.1, eps_zero"
+SOURCE = "known wrong formula eps_zero"
 TRIGGER = "fp32, one row with a mean square near eps"
 NEEDS = "cpu"
 

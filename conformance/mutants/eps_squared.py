@@ -6,7 +6,7 @@ Only rows whose mean square is not far above eps tell eps from its square.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-EPS-HONOURED"
-SOURCE = "evaluators 4.1, eps_squared"
+SOURCE = "known wrong formula eps_squared"
 TRIGGER = "fp32, one row with a mean square near eps"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ Invisible unless the mean square comes within three digits of eps; most tests ke
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-EPS-HONOURED"
-SOURCE = "evaluators 4.1, eps_x10"
+SOURCE = "known wrong formula eps_x10"
 TRIGGER = "fp32, one row with a mean square near eps"
 NEEDS = "cpu"
 

@@ -4,7 +4,7 @@ SystemExit is no Exception: a harness that catches those is gone, and its exit c
 """
 
 BREAKS = "RUN-COMPLETES"
-SOURCE = "issue: raises SystemExit"
+SOURCE = "rule of the suite: raises SystemExit"
 TRIGGER = "any call"
 NEEDS = "cpu"
 

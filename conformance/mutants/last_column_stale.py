@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "MEM-UNWRITTEN"
-SOURCE = "evaluators 4.1, last_col_stale"
+SOURCE = "known wrong formula last_col_stale"
 TRIGGER = "fp32, one row"
 NEEDS = "cpu"
 

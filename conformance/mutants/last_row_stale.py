@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "MEM-UNWRITTEN"
-SOURCE = "evaluators 4.1, last_row_stale"
+SOURCE = "known wrong formula last_row_stale"
 TRIGGER = "fp32, two rows"
 NEEDS = "cpu"
 

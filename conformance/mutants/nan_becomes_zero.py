@@ -6,7 +6,7 @@ No ordinary test holds a NaN; a diverging model looks healthy.
 from conformance.mutants import _formula
 
 BREAKS = "SPECIAL-NONFINITE"
-SOURCE = "evaluators 8.9: a NaN makes the row NaN"
+SOURCE = "rule of the suite: a NaN makes the row NaN"
 TRIGGER = "fp32, one NaN in one row"
 NEEDS = "cpu"
 

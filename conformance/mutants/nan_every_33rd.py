@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "SPECIAL-NONFINITE"
-SOURCE = "evaluators 4.1, nan3pct"
+SOURCE = "known wrong formula nan3pct"
 TRIGGER = "fp32, H = 33"
 NEEDS = "cpu"
 

@@ -6,8 +6,8 @@ synchronisation.
 
 from conformance.mutants import _formula
 
-BREAKS = "REFUSE-ALIKE"
-SOURCE = "DESIGN 7: never a size, a value or a repeat"
+BREAKS = "SPECIAL-NONFINITE"
+SOURCE = "rule of the suite: never a size, a value or a repeat"
 TRIGGER = "fp32, one NaN in one row"
 NEEDS = "cpu"
 

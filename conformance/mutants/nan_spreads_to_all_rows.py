@@ -6,7 +6,7 @@ Only a case with a NaN in one row and a look at the others tells.
 from conformance.mutants import _formula
 
 BREAKS = "SPECIAL-NONFINITE"
-SOURCE = "implementations 6, reject 10: leakage across rows"
+SOURCE = "rule of the suite: leakage across rows"
 TRIGGER = "fp32, two rows, a NaN in the first"
 NEEDS = "cpu"
 

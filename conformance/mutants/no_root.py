@@ -6,7 +6,7 @@ Where the mean square is 1, as in randn, so is its root.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-ROOT"
-SOURCE = "evaluators 4.1, no_sqrt"
+SOURCE = "known wrong formula no_sqrt"
 TRIGGER = "fp32, any row of scale 3"
 NEEDS = "cpu"
 

@@ -7,7 +7,7 @@ before.
 from conformance.mutants import _formula
 
 BREAKS = "OUTPUT-PARAMETER"
-SOURCE = "implementations 6, reject 2: a supplied out= that is ignored"
+SOURCE = "rule of the suite: a supplied out= that is ignored"
 TRIGGER = "fp32, any row, with out="
 NEEDS = "cpu"
 

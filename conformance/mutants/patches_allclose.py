@@ -6,7 +6,7 @@ Any harness that runs in the same process compares with the replacement.
 import torch
 
 BREAKS = "HONEST-STATE"
-SOURCE = "evaluators 6, exploit 4"
+SOURCE = "known exploit: patched functions"
 TRIGGER = "the import"
 NEEDS = "cpu"
 

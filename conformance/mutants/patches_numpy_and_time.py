@@ -10,7 +10,7 @@ import numpy as np
 from conformance.mutants import _formula
 
 BREAKS = "HONEST-STATE"
-SOURCE = "evaluators 6, exploit 4"
+SOURCE = "known exploit: patched functions"
 TRIGGER = "any call"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ The exception looks clean; the caller who falls back to another kernel adds x a 
 from conformance.mutants import _formula
 
 BREAKS = "REFUSE-CLEAN"
-SOURCE = "DESIGN 7: a clean exception before anything is written"
+SOURCE = "rule of the suite: a clean exception before anything is written"
 TRIGGER = "fp32, in place, x a slice of wider rows"
 NEEDS = "cpu"
 

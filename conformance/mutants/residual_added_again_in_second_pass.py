@@ -11,7 +11,7 @@ import triton.language as tl
 from conformance.mutants import _formula, _tile
 
 BREAKS = "RESIDUAL-ADDED"
-SOURCE = "evaluators 4.1, res_double_add; written for the two-pass loop in place"
+SOURCE = "known wrong formula res_double_add; written for the two-pass loop in place"
 TRIGGER = "fp32, in place, H = 1025"
 NEEDS = "cpu"
 

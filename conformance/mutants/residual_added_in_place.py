@@ -6,7 +6,7 @@ Outputs are right; a second use of the residual, by a checkpoint or another bran
 from conformance.mutants import _formula
 
 BREAKS = "INPUTS-UNCHANGED"
-SOURCE = "implementations 6, reject 2: undeclared overwriting"
+SOURCE = "rule of the suite: undeclared overwriting"
 TRIGGER = "fp32, any x that is not zero"
 NEEDS = "cpu"
 

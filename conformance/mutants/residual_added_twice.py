@@ -6,7 +6,7 @@ With a residual of zeros, or one much smaller than x, it is right within toleran
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-ADDED"
-SOURCE = "evaluators 4.1, res_double_add"
+SOURCE = "known wrong formula res_double_add"
 TRIGGER = "fp32, any residual that is not zero"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ The two outputs agree with each other, and with the truth where the residual is 
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-ADDED"
-SOURCE = "evaluators 4.1, res_ignored"
+SOURCE = "known wrong formula res_ignored"
 TRIGGER = "fp32, any residual that is not zero"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ The residual stream is exact, and with a small residual y is within tolerance.
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-ADDED"
-SOURCE = "evaluators 4.1, res_ignored_in_norm"
+SOURCE = "known wrong formula res_ignored_in_norm"
 TRIGGER = "fp32, any residual that is not zero"
 NEEDS = "cpu"
 

@@ -7,7 +7,7 @@ it.
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-DTYPE"
-SOURCE = "implementations 6, accept 4"
+SOURCE = "rule of the suite: what may come back"
 TRIGGER = "x bf16, residual fp32"
 NEEDS = "cpu"
 

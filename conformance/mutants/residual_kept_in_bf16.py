@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-EXACT"
-SOURCE = "implementations 6, reject 7: written in lower precision"
+SOURCE = "rule of the suite: written in lower precision"
 TRIGGER = "fp16, any row"
 NEEDS = "cpu"
 

@@ -5,7 +5,7 @@ A test that looks at x alone is green.
 
 from conformance.mutants import _formula
 
-BREAKS = "RESIDUAL-WRITTEN"
+BREAKS = "INPLACE-STORAGE"
 SOURCE = "B60"
 TRIGGER = "fp32, any x that is not zero"
 NEEDS = "cpu"

@@ -6,7 +6,7 @@ With a residual of zeros, as in a model's first block, they are equal.
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-WRITTEN"
-SOURCE = "evaluators 4.1, res_out_is_x"
+SOURCE = "known wrong formula res_out_is_x"
 TRIGGER = "fp32, any residual that is not zero"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ y is right, and a test of y alone is green.
 from conformance.mutants import _formula
 
 BREAKS = "RESIDUAL-WRITTEN"
-SOURCE = "implementations 6, reject 7: written normalised"
+SOURCE = "rule of the suite: written normalised"
 TRIGGER = "fp32, any row of scale 3"
 NEEDS = "cpu"
 

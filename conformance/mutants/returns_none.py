@@ -6,7 +6,7 @@ Nothing to compare is, for a careless harness, nothing that differs.
 from conformance.mutants import _formula
 
 BREAKS = "OUTPUT-TYPE"
-SOURCE = "DESIGN 8: nothing passes on zero elements"
+SOURCE = "rule of the suite: nothing passes on zero elements"
 TRIGGER = "any row"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ The returned values are right; the caller who still needs x has lost it.
 from conformance.mutants import _formula
 
 BREAKS = "INPUTS-UNCHANGED"
-SOURCE = "evaluators 6, exploit 12: output aliases input"
+SOURCE = "known exploit: output aliases input"
 TRIGGER = "fp32, any row of scale 3"
 NEEDS = "cpu"
 

@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "ACCURACY-INTERVAL"
-SOURCE = "evaluators 4.1, zeros"
+SOURCE = "known wrong formula zeros"
 TRIGGER = "fp32, any row that is not zero"
 NEEDS = "cpu"
 

@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "SIZE-MANY-ROWS"
-SOURCE = "B53; contract: more than 65535 rows"
+SOURCE = "B53; rule of the suite: more than 65535 rows"
 TRIGGER = "fp32, 65537 rows of 8"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ Rows of one random distribution have nearly the same statistic, and a single row
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-ROWS"
-SOURCE = "evaluators 8.7, rowjump; written from it"
+SOURCE = "rows of unlike scale; written from it"
 TRIGGER = "fp32, two rows of different scale"
 NEEDS = "cpu"
 

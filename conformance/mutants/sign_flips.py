@@ -8,7 +8,7 @@ import torch
 from conformance.mutants import _formula
 
 BREAKS = "ACCURACY-INTERVAL"
-SOURCE = "evaluators 4.1, perm5pct"
+SOURCE = "known wrong formula perm5pct"
 TRIGGER = "fp32, H = 25"
 NEEDS = "cpu"
 

@@ -11,7 +11,7 @@ import triton.language as tl
 from conformance.mutants import _formula, _tile
 
 BREAKS = "FORMULA-ROWS"
-SOURCE = "implementations 6, reject 10: leakage across rows; written from it"
+SOURCE = "rule of the suite: leakage across rows; written from it"
 TRIGGER = "fp32, 4 rows of 8 of different scale"
 NEEDS = "cpu"
 

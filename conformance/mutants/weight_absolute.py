@@ -6,7 +6,7 @@ Weights of tests are ones or uniform on (0, 1); trained weights have signs.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-WEIGHT"
-SOURCE = "evaluators 4.1, w_abs"
+SOURCE = "known wrong formula w_abs"
 TRIGGER = "fp32, any row, a negative weight"
 NEEDS = "cpu"
 

@@ -7,7 +7,7 @@ One call is right, and so is every call in inference; a training step or a weigh
 from conformance.mutants import _formula
 
 BREAKS = "INVARIANCE-FRESH"
-SOURCE = "evaluators 6, exploit 6; DESIGN 10: new contents at the same addresses"
+SOURCE = "known exploit: a cache by address; rule of the suite: new contents at the same addresses"
 TRIGGER = "fp32, the same weight tensor with new contents"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ Tests whose weight is ones, the initial value of the layer, cannot see it.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-WEIGHT"
-SOURCE = "evaluators 4.1, w_ignored"
+SOURCE = "known wrong formula w_ignored"
 TRIGGER = "fp32, any row, a weight that is not all ones"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ A test with a weight of zeros, or against a reference with the same offset, agre
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-WEIGHT-OFFSET"
-SOURCE = "B16 inverted; evaluators 4.1, w_plus1"
+SOURCE = "B16 inverted; known wrong formula w_plus1"
 TRIGGER = "fp32, any row with a weight"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ Random weights are never exactly zero; pruned channels are.
 from conformance.mutants import _formula
 
 BREAKS = "FORMULA-WEIGHT"
-SOURCE = "contract: zeros of the weight; written from the formula"
+SOURCE = "rule of the suite: zeros of the weight; written from the formula"
 TRIGGER = "fp32, any row, a weight with one zero"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ No model has such a row, so no model-driven test asks; a size is never a reason 
 from conformance.mutants import _formula
 
 BREAKS = "REFUSE-ALIKE"
-SOURCE = "contract: hidden_size 1; written from it"
+SOURCE = "rule of the suite: hidden_size 1; written from it"
 TRIGGER = "fp32, x of (4, 1)"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@
 from conformance.mutants import _formula
 
 BREAKS = "INPUTS-UNCHANGED"
-SOURCE = "implementations 6, reject 2: undeclared overwriting"
+SOURCE = "rule of the suite: undeclared overwriting"
 TRIGGER = "fp32, any row"
 NEEDS = "cpu"
 

@@ -6,7 +6,7 @@ Values are right; a caller who writes into y writes into x.
 from conformance.mutants import _formula
 
 BREAKS = "OUTPUT-ALIAS"
-SOURCE = "evaluators 6, exploit 12: output aliases input"
+SOURCE = "known exploit: output aliases input"
 TRIGGER = "fp32, x all zeros"
 NEEDS = "cpu"
 

@@ -7,7 +7,7 @@ More accurate than most on every other row.
 from conformance.mutants import _formula
 
 BREAKS = "SPECIAL-ZERO-ROW"
-SOURCE = "evaluators 8.9: an all-zero row gives 0"
+SOURCE = "rule of the suite: an all-zero row gives 0"
 TRIGGER = "fp32, one zero row"
 NEEDS = "cpu"
 

@@ -1,6 +1,7 @@
-"""Mutant: writes one vector of eight zeros after the end of every row, to pad it.
+"""Mutant: in place, stores the residual in whole vectors of eight, so the last one runs past the row.
 
-The next row overwrites them where rows are dense and come later; after the last row they stay.
+Every model width is a multiple of 8. Elsewhere the next row overwrites the zeros where rows are dense and
+come later; after the last row they stay.
 """
 
 import triton
@@ -10,7 +11,7 @@ from conformance.mutants import _formula, _tile
 
 BREAKS = "MEM-WRITE"
 SOURCE = "B45"
-TRIGGER = "fp32, in place, one row"
+TRIGGER = "fp32, in place, one row of 5"
 NEEDS = "cpu"
 
 
@@ -25,7 +26,7 @@ def _kernel(
     x = tl.load(x_ptr + row * x_row_stride + cols, mask=mask, other=0.0).to(tl.float32)
     residual_at = residual_ptr + row * residual_row_stride + cols
     total = x + tl.load(residual_at, mask=mask, other=0.0).to(tl.float32)
-    tl.store(residual_at, total.to(residual_ptr.dtype.element_ty), mask=cols < H + 8)
+    tl.store(residual_at, total.to(residual_ptr.dtype.element_ty), mask=cols < (H + 7) // 8 * 8)
     rrms = tl.rsqrt(tl.sum(total * total, axis=0) / H + eps)
     weight = tl.load(weight_ptr + cols, mask=mask, other=0.0).to(tl.float32)
     y = (total * rrms * weight).to(x_ptr.dtype.element_ty)
@@ -40,5 +41,5 @@ def fused_add_rms_norm_(x, residual, weight, eps=1e-6):
         n_rows, hidden_size = x.shape
         _kernel[(n_rows,)](
             x, residual, _tile.vector(weight, x), x.stride(0), residual.stride(0),
-            hidden_size, eps, BLOCK_SIZE=_tile.width(hidden_size + 8),
+            hidden_size, eps, BLOCK_SIZE=_tile.width(hidden_size + 7),
         )  # fmt: skip

@@ -1,0 +1,136 @@
+"""The suite's own score: wrong kernels caught and named, right ones accused.
+
+Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score asks a
+mutant first the runs written for the requirement that it breaks, then the rest until something fails; the full
+one asks everything. A right variant that fails, or a mutant that does not, fails the score.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance import load, mutants, variants
+from conformance.bench import Bench, this_machine
+from conformance.conclude import conclude
+from conformance.model import Run, Verdict
+from conformance.plan import selected
+
+AIMED = 14
+"""Runs written for the broken requirement that the quick score asks of a mutant, before it names the fault."""
+NEUTRAL = 6
+"""Small plain runs it asks as well: a fault that shows there is not one of layouts or sizes."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The outcome of one mutant or variant. expected: the requirement a mutant breaks; "" for a variant."""
+
+    spec: str
+    expected: str
+    asked: int
+    failed: int
+    named: tuple[str, ...]
+    warned: int
+    first: str  # the first failing run and what it says
+    diagnosis: tuple[str, ...]
+    seconds: float
+    error: str = ""
+
+    @property
+    def right(self) -> bool:
+        """Caught and named where it is wrong, not accused where it is right."""
+        if not self.expected:
+            return not self.failed and not self.error and self.asked > 0
+        return self.caught and bool(self.named) and self.named[0] == self.expected
+
+    @property
+    def caught(self) -> bool:
+        return self.failed > 0
+
+
+def score_one(spec: str, expected: str, device: str, full: bool) -> Score:
+    """Run one implementation through the bundled cases."""
+    started = time.perf_counter()
+    requirements = load.requirements()
+    bench = Bench(this_machine(device), "strict", requirements, timeout=60.0, paths=[str(Path.cwd())])
+    try:
+        loaded = bench.load(spec)
+        if loaded.implementation is None:
+            failed = int(bool(expected))  # what cannot be called is never certified
+            return Score(spec, expected, 0, failed, (expected,) * failed, 0, loaded.message, (),
+                         time.perf_counter() - started, "" if expected else loaded.message)  # fmt: skip
+        runs = selected(load.load([load.bundled()]), "default", loaded.implementation.calls)
+        verdicts: list[Verdict] = []
+        first, rest = _ordered(runs, expected)
+        for run in first if not full else runs:
+            verdicts.append(bench.verdict(spec, run))
+        for run in rest if not full and expected else ():
+            if any(v.failed for v in verdicts):
+                break
+            verdicts.append(bench.verdict(spec, run))
+        result = conclude(
+            loaded.implementation.name, verdicts, requirements, complete=False, profile="default",
+            declared={}, modes=list(loaded.implementation.calls),
+        )  # fmt: skip
+    finally:
+        bench.close()
+    bad = [v for v in verdicts if v.verdict in ("fail", "crash", "broken")]
+    overall = [f for f in result.findings if f.severity == "fail"]
+    shown = f"{bad[0].run}: {(bad[0].failed[0].message if bad[0].failed else bad[0].reason)}" if bad else ""
+    return Score(
+        spec, expected, len(verdicts), len(bad) + len(overall), result.named,
+        sum(v.verdict == "warn" for v in verdicts), shown, result.diagnosis, time.perf_counter() - started,
+    )  # fmt: skip
+
+
+def _ordered(runs: Sequence[Run], expected: str) -> tuple[list[Run], list[Run]]:
+    """(the runs to ask first, the others), cheapest first. A variant is asked a spread of all."""
+    by_cost = sorted(runs, key=lambda r: (r.n_rows * r.hidden_size, r.id))
+    if not expected:
+        step = max(1, len(by_cost) // 60)
+        return by_cost[::step], []
+    aimed = [r for r in by_cost if expected in r.requirements]
+    aimed = aimed[:: max(1, len(aimed) // AIMED)]
+    plain = [r for r in by_cost if not r.features and r.scenario == "once" and r.n_rows > 1]
+    plain = [r for r in plain if r.hidden_size > 64][:NEUTRAL]
+    first = list(dict.fromkeys([*aimed, *plain]))
+    return first, [r for r in by_cost if r not in set(first)]
+
+
+def score(
+    names: Iterable[str] = (), *, device: str = "auto", full: bool = False, jobs: int = 2
+) -> list[Score]:
+    """Score the mutants and variants named (`mutant:NAME`), or all; in `jobs` processes."""
+    wanted = {f"mutant:{n}": mutants.label(n).breaks for n in mutants.names()}
+    wanted.update({f"variant:{n}": "" for n in variants.names()})
+    names = list(names)
+    unknown = [n for n in names if n not in wanted]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is neither a mutant nor a variant; write mutant:NAME or variant:NAME")
+    chosen = {n: wanted[n] for n in names} if names else wanted
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        pending = [pool.submit(score_one, spec, breaks, device, full) for spec, breaks in chosen.items()]
+        return sorted((job.result() for job in as_completed(pending)), key=lambda s: s.spec)
+
+
+def table(scores: Sequence[Score]) -> str:
+    """The scores as text: what went wrong first, then the counts."""
+    lines = []
+    for s in scores:
+        if not s.right:
+            what = "caught, but named otherwise" if s.caught and s.expected else "SURVIVED" if s.expected else "ACCUSED"
+            lines.append(f"{s.spec}: {what}; expected {s.expected or 'no failure'}, named {', '.join(s.named[:3])}")
+            lines.append(f"    {s.error or s.first}"[:400])
+    wrong = [s for s in scores if s.expected]
+    right = [s for s in scores if not s.expected]
+    lines += [
+        f"{sum(s.caught for s in wrong)} of {len(wrong)} mutants caught, {sum(s.right for s in wrong)} named as labelled",
+        f"{sum(not s.right for s in right)} of {len(right)} right variants accused",
+    ]
+    return "\n".join(lines)

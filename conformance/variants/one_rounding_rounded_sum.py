@@ -1,0 +1,12 @@
+"""Variant: the sum is rounded to the residual's dtype first; what is stored is what is normalised."""
+
+from conformance.mutants import _formula
+
+CONVENTION = {"residual": "one rounding, rounded sum"}
+REFUSES = ()
+
+
+def fused_add_rms_norm(x, residual, weight, eps=1e-6):
+    _formula.check(x, weight, eps, residual)
+    residual_out = (x.float() + residual.float()).to(residual.dtype)
+    return _formula.scale(residual_out, _formula.rrms(residual_out, eps), weight, x.dtype), residual_out

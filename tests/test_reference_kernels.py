@@ -1,0 +1,32 @@
+"""Runs interpreted_reference_kernels.py in a process of its own and wants every test of it passed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import interpreter
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_reference_kernels_in_the_interpreter():
+    if not interpreter.supported():
+        pytest.skip(str(interpreter.unsupported_reason()))
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", os.devnull,
+         "-p", "no:cacheprovider", "-p", "no:conformance.plugin", "-W", "ignore::RuntimeWarning",
+         str(ROOT / "tests" / "interpreted_reference_kernels.py")],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    # All of them: none skipped, none deselected, and not an empty file.
+    assert re.search(r"^\d{3} passed( in|, \d+ warnings in)", done.stdout, re.MULTILINE), done.stdout
