@@ -1,9 +1,9 @@
 """Which rounding convention explains an output: every element of y inside the interval of ONE convention.
 
-`explain` judges y in the strict grade. Kinds (NaN, +Inf, -Inf) are matched before numbers; what section 8.9 of the
-accuracy rule leaves open is accepted here and noted: a 0 or a NaN beside an Inf, results flushed to zero, rows whose
-mean square overflows fp32. tests/test_accuracy.py shows for every dtype and convention that the last value inside
-passes and the next one outside fails.
+`explain` judges y in the strict grade. Kinds (NaN, +Inf, -Inf) are matched before numbers; what section 8.9
+of the accuracy rule leaves open is accepted here and noted: a 0 or a NaN beside an Inf, results flushed to
+zero, rows whose mean square overflows fp32. tests/test_accuracy.py shows for every dtype and convention that
+the last value inside passes and the next one outside fails.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from conformance.statistics import statistics
 
 __all__ = [
     "BaseVerdict", "Convention", "Explanation", "Problem", "ResidualVerdict", "RrmsVerdict", "Worst", "Wrong",
-    "base_grade", "belongs", "bound", "conventions", "explain", "interval", "residual_exact", "rrms_ok", "statistics",
+    "base_grade", "belongs", "bound", "conventions", "explain", "interval", "residual_exact", "rrms_ok",
+    "statistics", "wrong_elements",
 ]  # fmt: skip
 
 _FLUSHED = SMALLEST_NORMAL * (
@@ -58,10 +59,11 @@ class Worst:
 class Explanation:
     """What `explain` found.
 
-    conventions: names of those that explain every element, empty where none does; the truncating ones are named only
-    where no nearest-even one explains y. compared: elements judged; 0 is never a pass. best: the first explaining
-    convention, or the one with fewest violations. share: the largest share of the allowed real error used, under
-    `best`, over finite elements; 1.0 is the edge of the interval. notes: what was accepted and is worth a mention.
+    conventions: names of those that explain every element, empty where none does; the truncating ones are
+    named only where no nearest-even one explains y. compared: elements judged; 0 is never a pass. best: the
+    first explaining convention, or the one with fewest violations. share: the largest share of the allowed
+    real error used, under `best`, over finite elements; 1.0 is the edge of the interval. notes: what was
+    accepted and is worth a mention.
     """
 
     conventions: tuple[str, ...]
@@ -118,11 +120,22 @@ def explain(problem: Problem, y: Tensor) -> Explanation:
 
 
 def belongs(problem: Problem, y: Tensor, convention: Convention) -> bool:
-    """Whether every element of y, float64 (n_rows, hidden_size), lies inside the interval of this one convention.
+    """Whether every element of y, float64 (n_rows, hidden_size), lies inside the interval of this one
+    convention.
 
     With the rules for special values; True for zero elements, which `explain` never takes for a pass.
     """
     return bool(_alive(problem, y.to(torch_dtype(problem.y_dtype)), [convention]))
+
+
+def wrong_elements(problem: Problem, y: Tensor, convention: Convention) -> Tensor:
+    """True for every element of y that `convention` does not explain, (n_rows, hidden_size) bool."""
+    stored = y.to(torch_dtype(problem.y_dtype))
+    wrong = torch.zeros(y.shape, dtype=torch.bool, device=y.device)
+    for start, stop in row_chunks(problem):
+        chunk = _Chunk(problem, stored, start, stop)
+        wrong[start:stop] = _violations(chunk, convention, chunk.interval(convention))
+    return wrong
 
 
 def _alive(problem: Problem, stored: Tensor, tried: list[Convention]) -> list[Convention]:
@@ -141,9 +154,7 @@ def _nearest_miss(problem: Problem, stored: Tensor, tried: tuple[Convention, ...
     for start, stop in row_chunks(problem):
         chunk = _Chunk(problem, stored, start, stop)
         for convention in tried:
-            counts[convention] += int(
-                _violations(chunk, convention, chunk.interval(convention)).sum()
-            )
+            counts[convention] += int(_violations(chunk, convention, chunk.interval(convention)).sum())
         if start == 0 and min(counts.values()) * 20 > stop * problem.hidden_size:
             break  # wrong all over: the first rows are enough to choose what to show
     # Toward zero is a rare reading of an output that nothing explains: it must be twice as near to be shown.
@@ -174,10 +185,8 @@ def _look(
 def _note(noted: dict[str, int], stat: Statistic, y: Tensor) -> None:
     rows = {
         "rows not judged: their mean square is beyond what fp32 can hold": stat.unjudged,
-        "rows with an Inf: elements beside it came out NaN": stat.infinite
-        & y.isnan().all(-1, keepdim=True),
-        "rows with an Inf: elements beside it came out 0": stat.infinite
-        & (y == 0).any(-1, keepdim=True),
+        "rows with an Inf: elements beside it came out NaN": stat.infinite & y.isnan().all(-1, keepdim=True),
+        "rows with an Inf: elements beside it came out 0": stat.infinite & (y == 0).any(-1, keepdim=True),
     }
     for text, where in rows.items():
         count = int(where.sum())
@@ -237,7 +246,8 @@ def _violations(chunk: _Chunk, convention: Convention, found: Interval) -> Tenso
 
 
 def _special(chunk: _Chunk, convention: Convention, found: Interval) -> Tensor:
-    """Elements that a rule for special values might excuse: cheap to find, and on most wrong outputs there are none."""
+    """Elements that a rule for special values might excuse: cheap to find, and on most wrong outputs there
+    are none."""
     stat = chunk.source(convention)[1]
     special = ~found.centre.isfinite()
     special |= chunk.stored == 0
@@ -245,10 +255,9 @@ def _special(chunk: _Chunk, convention: Convention, found: Interval) -> Tensor:
     return special | chunk.subnormal
 
 
-def _excused(
-    chunk: _Chunk, convention: Convention, found: Interval, row: Tensor, column: Tensor
-) -> Tensor:
-    """Which of the elements outside their interval are right all the same, by DESIGN's rules for special values."""
+def _excused(chunk: _Chunk, convention: Convention, found: Interval, row: Tensor, column: Tensor) -> Tensor:
+    """Which of the elements outside their interval are right all the same, by DESIGN's rules for special
+    values."""
     numerator, stat, x_hat = chunk.source(convention)
     actual = chunk.stored[row, column].to(torch.float64)
     expected = found.centre[row, column]
@@ -281,7 +290,7 @@ def _flushed_inputs(
     read = [h.abs(), chunk.problem.x[row, column].abs()]
     if chunk.problem.residual is not None:
         read.append(chunk.problem.residual[row, column].abs())
-    subnormal = torch.stack([(0 < t) & (t < SMALLEST_NORMAL) for t in read]).sum(0)
+    subnormal = torch.stack([(t > 0) & (t < SMALLEST_NORMAL) for t in read]).sum(0)
     extra = subnormal * SMALLEST_NORMAL * gain
     low = store(found.low[row, column].to(torch.float64) - extra, chunk.problem.y_dtype)
     high = store(found.high[row, column].to(torch.float64) + extra, chunk.problem.y_dtype)
@@ -289,10 +298,9 @@ def _flushed_inputs(
     return (extra > 0) & (low <= actual) & (actual <= high)
 
 
-def _share(
-    chunk: _Chunk, convention: Convention, found: Interval, y: Tensor, outside: Tensor
-) -> float:
-    """The largest (|y - c| - rounding) / a: how much of the allowed fp32 error y needs, beyond its own roundings."""
+def _share(chunk: _Chunk, convention: Convention, found: Interval, y: Tensor, outside: Tensor) -> float:
+    """The largest (|y - c| - rounding) / a: how much of the allowed fp32 error y needs, beyond its own
+    roundings."""
     stat, x_hat = chunk.source(convention)[1:]
     weight = weight_of(chunk.problem, convention)[0]
     rounding = ulp(y, chunk.problem.y_dtype)

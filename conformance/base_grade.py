@@ -20,7 +20,8 @@ from conformance.oracle import effective_weight
 from conformance.rounding import store
 
 TOLERANCE = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-5, "float64": 1e-5}
-"""atol and rtol by the dtype of y. torch.allclose(atol=1e-5), the specification's fp32 rule, has rtol 1e-5 by default."""
+"""atol and rtol by the dtype of y. torch.allclose(atol=1e-5), the specification's fp32 rule, has rtol 1e-5 by
+default."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,7 @@ def base_grade(problem: Problem, y: Tensor) -> BaseVerdict:
     allowed = tolerance + tolerance * expected.abs()
     right = (y - expected).abs() <= allowed
     if not bool(right.all()):
-        beyond = store(expected + torch.copysign(allowed, expected), problem.y_dtype).to(
-            torch.float64
-        )
+        beyond = store(expected + torch.copysign(allowed, expected), problem.y_dtype).to(torch.float64)
         right |= y.isinf() & (y == beyond)
         right |= expected.isnan() & y.isnan()
         right |= stat.infinite & y.isnan()
@@ -62,6 +61,4 @@ def base_grade(problem: Problem, y: Tensor) -> BaseVerdict:
         middle, width = float(expected[index]), float(allowed[index])
         return Wrong(index, float(y[index]), middle, middle - width, middle + width)
 
-    return BaseVerdict(
-        count == 0 and compared > 0, compared, count, tuple(first_wrong(~right, describe))
-    )
+    return BaseVerdict(count == 0 and compared > 0, compared, count, tuple(first_wrong(~right, describe)))

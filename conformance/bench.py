@@ -163,6 +163,7 @@ class Bench:
         seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
         if seen.status in ("crash", "hang"):
             self._close_worker()
+        seen.import_drift = self.load(spec).drift
         return seen
 
     def _ask_twins(self, spec: str, implementation: Implementation, run: Run) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Bits of fp16, bf16, fp32 and fp64 values, by integer arithmetic alone.
 
-What a fill contains and what a store should have written must not depend on a CPU's conversion instructions or
-on any library's idea of rounding, so both directions are written out here. numpy only; no torch.
+What a fill contains and what a store should have written must not depend on a CPU's conversion instructions
+or on any library's idea of rounding, so both directions are written out here. numpy only; no torch.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _CHUNK = 1 << 15  # elements that stay in the cache while a dozen operations pas
 def encode(values: npt.ArrayLike, dtype: str) -> Bits:
     """Round float64 `values` to `dtype`, to nearest with ties to even, and return the bits in the same shape.
 
-    Overflow gives Inf, subnormals are kept, every NaN becomes the canonical quiet one. The result is uint16 for
-    float16 and bfloat16, uint32 for float32, uint64 for float64. Raises ValueError for another dtype.
+    Overflow gives Inf, subnormals are kept, every NaN becomes the canonical quiet one. The result is uint16
+    for float16 and bfloat16, uint32 for float32, uint64 for float64. Raises ValueError for another dtype.
     """
     form = _format(dtype)
     array = np.ascontiguousarray(values, dtype=np.float64)
@@ -71,7 +71,8 @@ def encode(values: npt.ArrayLike, dtype: str) -> Bits:
 def decode(bits: npt.ArrayLike, dtype: str) -> Values:
     """The exact values of `bits` as float64, in the same shape; NaN payloads are not kept.
 
-    Raises ValueError for an unknown dtype and TypeError where the array's type is not the dtype's storage type.
+    Raises ValueError for an unknown dtype and TypeError where the array's type is not the dtype's storage
+    type.
     """
     form = _format(dtype)
     array = np.asarray(bits)
@@ -83,9 +84,7 @@ def decode(bits: npt.ArrayLike, dtype: str) -> Values:
     out = np.empty(array.size, np.float64)
     source = array.reshape(-1)
     for start in range(0, source.size, _CHUNK):
-        out[start : start + _CHUNK] = _decode(
-            source[start : start + _CHUNK].astype(np.uint64), form
-        )
+        out[start : start + _CHUNK] = _decode(source[start : start + _CHUNK].astype(np.uint64), form)
     return out.reshape(array.shape)
 
 
@@ -107,8 +106,8 @@ def _encode(source: npt.NDArray[np.uint64], form: Format) -> npt.NDArray[np.uint
     if dropped == 0:
         result = magnitude
     else:
-        # Normal results: move the exponent to the new bias, then round away `dropped` bits. A carry out of the
-        # mantissa raises the exponent, which is exactly what rounding up to the next power of two means.
+        # Normal results: move the exponent to the new bias, then round away `dropped` bits. A carry out of
+        # the mantissa raises the exponent, which is exactly what rounding up to the next power of two means.
         rebias = u64((double.bias - form.bias) << 52)
         shift = u64(dropped)
         moved = magnitude - rebias  # wraps where the result is subnormal; replaced below

@@ -1,4 +1,4 @@
-"""What a call has no way to be asked: one question here, answered without torch and without calling anything."""
+"""What a call has no way to be asked, answered without torch and without calling anything."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from conformance.model import Call, Run
 def can_ask(call: Call, run: Run) -> str | None:
     """Return why `run` cannot be put to `call`, or None where it can.
 
-    Only the parameters decide: a call without a parameter `out` cannot be asked to fill one. What the function
-    does with the values is found out by calling it.
+    Only the parameters decide: a call without a parameter `out` cannot be asked to fill one. What the
+    function does with the values is found out by calling it.
     """
     eps, weight = call.parameter("eps"), call.parameter("weight")
     if run.eps is None and eps is not None and eps.required:

@@ -169,7 +169,7 @@ class Certification:
 def missing_words(loaded: Loaded) -> str:
     """Why an implementation cannot be called, for the report."""
     if loaded.error == "NotInstalled":
-        return f"not installed: {loaded.message}"
+        return f"not installed: {loaded.message.removeprefix(f'{loaded.spec}: not installed. ')}"
     return f"cannot be loaded: {loaded.message}"
 
 

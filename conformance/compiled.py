@@ -62,7 +62,8 @@ class Compiled:
 def _inductor(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     from torch._inductor.compile_fx import compile_fx
 
-    return compile_fx(graph, examples)
+    compiled: Any = compile_fx(graph, examples)
+    return compiled
 
 
 def _many_recompilations() -> AbstractContextManager[Any]:

@@ -2,7 +2,8 @@
 
 Correct kernels differ in three choices, and each combination is a named convention:
 
-- norm_input, fused only: the norm of the exact fp32 sum, of the sum as stored (rounded), or mixed (the statistic of the
+- norm_input, fused only: the norm of the exact fp32 sum, of the sum as stored (rounded), or mixed (the
+statistic of the
   exact sum, applied to the stored one);
 - rounds_x_hat: x_hat is rounded to x's dtype before it meets the weight (two roundings), or not (one);
 - how stores round: to nearest even, or, which fails the strict grade, toward zero (truncating).
@@ -29,9 +30,9 @@ _CHUNK_DEVICE = 1 << 22  # a GPU's: wide enough to fill it, few enough that inte
 class Problem:
     """One forward call's stored inputs as exact float64 copies, and the dtypes that its roundings go to.
 
-    x and residual are (n_rows, hidden_size), weight is (hidden_size,); residual None is the plain norm, weight None is
-    no weight. residual_dtype is the dtype of residual_out. y_dtype is the dtype in which y is judged. Raises ValueError
-    where shapes do not fit together or a dtype is unknown.
+    x and residual are (n_rows, hidden_size), weight is (hidden_size,); residual None is the plain norm,
+    weight None is no weight. residual_dtype is the dtype of residual_out. y_dtype is the dtype in which y is
+    judged. Raises ValueError where shapes do not fit together or a dtype is unknown.
     """
 
     x: Tensor
@@ -46,9 +47,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.x.dim() != 2:
-            raise ValueError(
-                f"x has shape {tuple(self.x.shape)}, but should be (n_rows, hidden_size)"
-            )
+            raise ValueError(f"x has shape {tuple(self.x.shape)}, but should be (n_rows, hidden_size)")
         if self.residual is not None and self.residual.shape != self.x.shape:
             raise ValueError(
                 f"residual has shape {tuple(self.residual.shape)}, but should be {tuple(self.x.shape)}, like x"
@@ -137,9 +136,7 @@ def conventions(fused: bool, *, offset: bool = False) -> tuple[Convention, ...]:
                     else:
                         truncates_sum_here = truncates_sum
                     found.append(
-                        Convention(
-                            rounds_x_hat, norm_input, truncates_y, truncates_sum_here, rounds_weight
-                        )
+                        Convention(rounds_x_hat, norm_input, truncates_y, truncates_sum_here, rounds_weight)
                     )
     return tuple(found)
 
@@ -150,11 +147,14 @@ def convention_named(name: str) -> Convention:
         for convention in conventions(fused, offset=True):
             if convention.name == name:
                 return convention
-    raise ValueError(f"convention is {name!r}, but should be a name like 'one rounding' or 'two roundings, exact sum'")
+    raise ValueError(
+        f"convention is {name!r}, but should be a name like 'one rounding' or 'two roundings, exact sum'"
+    )
 
 
 def candidates_for(problem: Problem) -> tuple[Convention, ...]:
-    """The conventions that can differ on this problem: where a rounding does nothing, its variant is left out."""
+    """The conventions that can differ on this problem: where a rounding does nothing, its variant is left
+    out."""
     offset = (
         problem.weight is not None
         and problem.weight_offset != 0.0

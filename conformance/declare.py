@@ -22,6 +22,7 @@ def unknown_parameters(
 ) -> NotRecognised:
     """Return the refusal that names the parameters without a meaning and prints what would declare them."""
     names = ", ".join(repr(name) for name in unknown)
+    roles = {name: role for name, role in roles.items() if name not in unknown}
     if "x" not in roles.values():
         known = ", ".join(ROLE_NAMES["x"][:4])
         message = f"{signature.name} has no parameter that is x (by name: {known}, …), but {names}."

@@ -1,4 +1,4 @@
-"""An implementation as JSON, without its functions: what crosses from the worker to the suite. No torch here."""
+"""An implementation as JSON, without functions: what crosses from the worker to the suite. No torch here."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from conformance.model import Call, Implementation, Parameter
 
 def describe(implementation: Implementation) -> dict[str, Any]:
     """Return the implementation as JSON values; `from_description` gives it back without functions."""
-    values = {
-        f.name: getattr(implementation, f.name) for f in fields(Implementation) if f.name != "calls"
-    }
+    values = {f.name: getattr(implementation, f.name) for f in fields(Implementation) if f.name != "calls"}
     values["calls"] = {mode: _describe_call(call) for mode, call in implementation.calls.items()}
     return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
 
 def from_description(values: Mapping[str, Any]) -> Implementation:
     """Return the implementation that `describe` described; every `Call.function` is None."""
-    plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k != "calls"}
     known = {f.name for f in fields(Implementation)}
-    calls = {mode: _call(call) for mode, call in values["calls"].items()}
-    return Implementation(calls=calls, **{k: v for k, v in plain.items() if k in known})
+    rest: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known
+    }
+    rest["calls"] = {mode: _call(call) for mode, call in values["calls"].items()}
+    return Implementation(**rest)
 
 
 def _describe_call(call: Call) -> dict[str, Any]:

@@ -12,7 +12,8 @@ SHOWN = 8  # wrong elements that a report lists
 
 @dataclass(frozen=True)
 class Wrong:
-    """One element outside what is allowed. `index` is (row, column), rows being the flattened leading dims."""
+    """One element outside what is allowed. `index` is (row, column), rows being the flattened leading
+    dims."""
 
     index: tuple[int, ...]
     actual: float

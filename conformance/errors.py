@@ -1,9 +1,11 @@
 """One exception class for each way in which a stage can stop: what is wrong, and what to do next.
 
-load raises `BadCase`; finding an implementation raises `NoSuchImplementation`, `NotInstalled`, `ImportFailed` or
-`NotRecognised`; run raises `HarnessBroken`; report raises `IncompleteReport` or `DifferentCases`. A fault of the
-implementation under test is never one of these: it is a verdict.
+load raises `BadCase`; finding an implementation raises `NoSuchImplementation`, `NotInstalled`,
+`ImportFailed` or `NotRecognised`; run raises `HarnessBroken`; report raises `IncompleteReport` or
+`DifferentCases`. A fault of the implementation under test is never one of these: it is a verdict.
 """
+
+# ruff: noqa: N818  (the names say what happened; they are read in messages)
 
 from __future__ import annotations
 

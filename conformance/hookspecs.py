@@ -1,8 +1,8 @@
 """The hook by which a package declares its own implementations to the suite.
 
-A declaration is needed only where the signature does not tell the whole of a call: a parameter of another meaning,
-an argument that is overwritten although every output comes back, a rounding convention to be held to. This module is
-complete; saved as `mypkg.py`, it makes `pytest --impl=mypkg:norm` use the declared call:
+A declaration is needed only where the signature does not tell the whole of a call: a parameter of another
+meaning, an argument that is overwritten although every output comes back, a rounding convention to be held
+to. This module is complete; saved as `mypkg.py`, it makes `pytest --impl=mypkg:norm` use the declared call:
 
     from conformance.hookspecs import hookimpl
     from conformance.model import Call, Implementation, Parameter
@@ -23,8 +23,8 @@ complete; saved as `mypkg.py`, it makes `pytest --impl=mypkg:norm` use the decla
         )
         return [Implementation(name="norm", calls={"none": Call(norm, parameters)})]
 
-A package that is installed can also be named without its module: list the module that holds the hook under the
-entry-point group `rmsnorm_conformance`, and `pytest --impl=norm` finds it.
+A package that is installed can also be named without its module: list the module that holds the hook under
+the entry-point group `rmsnorm_conformance`, and `pytest --impl=norm` finds it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The values of a case's tensors: the same bits on every machine.
 
-A fill is made of Philox's raw 64-bit integers (a published counter-based generator, pure integer arithmetic) and of
-exactly rounded float64 steps, one operation each, so that no CPU can contract or reorder them. torch.randn, log and
-cos differ between CPUs in their last bits and are never used. tests/test_inputs.py pins digests.
+A fill is made of Philox's raw 64-bit integers (a published counter-based generator, pure integer arithmetic)
+and of exactly rounded float64 steps, one operation each, so that no CPU can contract or reorder them.
+torch.randn, log and cos differ between CPUs in their last bits and are never used. tests/test_inputs.py pins
+digests.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ KINDS = ("bell", "uniform", "constant", "zeros")
 
 _KEY = 0x524D534E_6F726D31  # the upper half of every Philox key; changing it changes every digest
 
-# A bell value is (a + b + c + d) of four independent 16-bit integers, centred and scaled to unit variance: the
-# variance of one is (2**32 - 1) / 12, of four (2**32 - 1) / 3; the centred sum is doubled to stay an integer.
+# A bell value is (a + b + c + d) of four independent 16-bit integers, centred and scaled to unit variance:
+# the variance of one is (2**32 - 1) / 12, of four (2**32 - 1) / 3; the centred sum is doubled to stay an
+# integer.
 _BELL_UNIT = 1.3214498960651509e-05  # sqrt(3 / (2**32 - 1)) / 2
 
 
 def make(fill: Fill, shape: tuple[int, ...], dtype: str) -> Bits:
     """The bits of one tensor in `shape`, row-major, as `conformance.bits.encode` gives them.
 
-    A row is everything but the last dimension, flattened; a shape (hidden_size,) is one row. Element i depends on
-    the fill and on i alone, so the first rows of a taller tensor equal a shorter one of the same width. Raises
-    ValueError for an unknown kind or dtype, and IndexError where `put` or `zero_rows` points outside.
+    A row is everything but the last dimension, flattened; a shape (hidden_size,) is one row. Element i
+    depends on the fill and on i alone, so the first rows of a taller tensor equal a shorter one of the same
+    width. Raises ValueError for an unknown kind or dtype, and IndexError where `put` or `zero_rows` points
+    outside.
     """
     if not shape:
         raise ValueError("shape is (), but should have at least one dimension, hidden_size")
@@ -59,9 +62,7 @@ def make(fill: Fill, shape: tuple[int, ...], dtype: str) -> Bits:
 def digest(bits: Bits) -> str:
     """The SHA-256 of the bits in row-major order and little-endian bytes, as 64 hexadecimal digits."""
     array = np.ascontiguousarray(bits)
-    return hashlib.sha256(
-        array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-    ).hexdigest()
+    return hashlib.sha256(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()).hexdigest()
 
 
 def _base(fill: Fill, count: int) -> npt.NDArray[np.float64]:

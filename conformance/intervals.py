@@ -4,21 +4,23 @@ u = 2**-24, N = hidden_size. An fp32 kernel's x_hat = h * rrms may be off, relat
 
     B(N) = (4 * sqrt(N) + 8) * u
 
-of which 4 sqrt(N) pays for the sum of squares (a probabilistic bound of 8 sqrt(N) u in any order, halved by the square
-root), 4 for a reciprocal root good to 2 ulp, 3 for the division by N, the addition of eps and the product, and 1 is
-spare. A fused add's fp32 sum costs one more u, the product with the weight another, and weight + weight_offset another.
-The real interval is then rounded, end by end, exactly as the convention stores (monotone, so exact for one rounding):
+of which 4 sqrt(N) pays for the sum of squares (a probabilistic bound of 8 sqrt(N) u in any order, halved by
+the square root), 4 for a reciprocal root good to 2 ulp, 3 for the division by N, the addition of eps and the
+product, and 1 is spare. A fused add's fp32 sum costs one more u, the product with the weight another, and
+weight + weight_offset another. The real interval is then rounded, end by end, exactly as the convention
+stores (monotone, so exact for one rounding):
 
-    one rounding    [r(c - a), r(c + a)],  c = x_hat * W,  a = |c| * (b + u) + tiny
-    two roundings   x_hat in [r(x_hat - a), r(x_hat + a)], times W, plus or minus u for that product, rounded again
+    one rounding    [r(c - a), r(c + a)],  c = x_hat * W,  a = |c| * (b + u) + tiny two roundings   x_hat in
+    [r(x_hat - a), r(x_hat + a)], times W, plus or minus u for that product, rounded again
 
-Not a proof: sums of many equal squares in sequential order exceed the probabilistic term (measured: 3.6 times at
-16384), so fills avoid long runs of equal squares whose sums are not exact.
+Not a proof: sums of many equal squares in sequential order exceed the probabilistic term (measured: 3.6 times
+at 16384), so fills avoid long runs of equal squares whose sums are not exact.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -43,10 +45,12 @@ def bound(hidden_size: int) -> float:
 class Parts:
     """A formula taken apart: y = numerator * rrms * weight, before any rounding of x_hat or y.
 
-    numerator (n_rows, hidden_size); rrms (n_rows, 1), or (n_rows, hidden_size) where a wrong formula needs it; weight
-    (hidden_size,), (n_rows, hidden_size) or None; relative: the allowed relative error of x_hat, a number or (n_rows,
-    1); product_error: what W and the product with it cost, in units of U; added: what a wrong formula adds to
-    numerator * rrms * weight, or None. `known`: rows of which the formula says anything, (n_rows,), or None for all.
+    numerator (n_rows, hidden_size); rrms (n_rows, 1), or (n_rows, hidden_size) where a wrong formula needs
+    it; weight (hidden_size,), (n_rows, hidden_size) or None; relative: the allowed relative error of x_hat, a
+    number or (n_rows, 1); product_error: what W and the product with it cost, in units of U; added: what a
+    wrong formula adds to numerator * rrms * weight, or None; after y was stored once, where
+    `added_to_stored`. slack: an absolute error of x_hat beside the relative one, (n_rows, 1), or None. known:
+    which elements the formula says anything of, broadcast to (n_rows, hidden_size), or None for all.
     """
 
     numerator: Tensor
@@ -55,6 +59,8 @@ class Parts:
     relative: float | Tensor
     product_error: float = 1.0
     added: Tensor | None = None
+    added_to_stored: bool = False
+    slack: Tensor | None = None
     known: Tensor | None = None
 
 
@@ -71,9 +77,9 @@ class Interval:
 class Statistic:
     """A row's statistic and what it says about how the row may be judged; every field is (n_rows, 1).
 
-    rrms float64. unjudged: the sum of squares overflows fp32, or mean square + eps is too near fp32's smallest normal
-    number for its reciprocal root to mean anything: recorded, never failed. infinite: the row holds an Inf and no NaN.
-    relative: B(N), plus u for a fused add, plus what flushed squares may cost.
+    rrms float64. unjudged: the sum of squares overflows fp32, or mean square + eps is too near fp32's
+    smallest normal number for its reciprocal root to mean anything: recorded, never failed. infinite: the row
+    holds an Inf and no NaN. relative: B(N), plus u for a fused add, plus what flushed squares may cost.
     """
 
     rrms: Tensor
@@ -92,8 +98,8 @@ def statistic(source: Tensor, eps: float, *, fused: bool) -> Statistic:
     finite = mean.isfinite()
     overflows = finite & (mean * hidden_size * (1.0 + 2.0 * base) > LARGEST_SINGLE)
     vanishes = (total >= 0.0) & (total < 64.0 * SMALLEST_NORMAL)
-    # Squares, partial sums and the mean below 2**-126 may each be flushed to zero: together at most 3 * 2**-126 of the
-    # mean square, of which the reciprocal root feels half.
+    # Squares, partial sums and the mean below 2**-126 may each be flushed to zero: together at most 3 *
+    # 2**-126 of the mean square, of which the reciprocal root feels half.
     relative = base + 1.5 * SMALLEST_NORMAL / total.clamp_min(SMALLEST_NORMAL)
     return Statistic(rrms, overflows | vanishes, mean.isinf(), relative)
 
@@ -137,51 +143,61 @@ def interval_of(
     y_dtype: str,
     truncating: bool = False,
     x_hat: Tensor | None = None,
+    last: Callable[[Tensor, str], Tensor] | None = None,
 ) -> Interval:
-    """The interval of any formula taken apart, right or wrong. `x_hat`: numerator * rrms, where it is at hand.
+    """The interval of any formula taken apart, right or wrong. `x_hat`: numerator * rrms, where it is at
+    hand. `last`: another monotone rounding for the store of y.
 
-    Ends are NaN where the centre is not finite; `finite_ends` mends that, and `accuracy` judges those by kind.
+    Ends are NaN where the centre is not finite; `finite_ends` mends that, and `accuracy` judges those by
+    kind.
     """
     if x_hat is None:
         x_hat = parts.numerator * parts.rrms
-    weight = parts.weight
-    cost = parts.product_error * U
+    weight, cost = parts.weight, parts.product_error * U
     centre = x_hat if weight is None else x_hat * weight
+
+    def stored(t: Tensor) -> Tensor:
+        return last(t, y_dtype) if last else store(t, y_dtype, truncating=truncating)
+
+    if rounds_x_hat:
+        low, high = _twice(parts, x_hat, cost, x_dtype, truncated if truncating else nearest)
+    else:
+        a = centre.abs().mul_(parts.relative + cost)
+        a += TINY if weight is None else TINY * (1.0 + weight.abs())
+        if parts.slack is not None:
+            a += parts.slack if weight is None else parts.slack * weight.abs()
+        low, high = centre - a, a.add_(centre)
     if parts.added is not None:
-        centre = centre + parts.added
-    if not rounds_x_hat:
-        a = (
-            centre.abs()
-            .mul_(parts.relative + cost)
-            .add_(TINY if weight is None else TINY * (1.0 + weight.abs()))
-        )
-        if parts.added is not None:
-            a += (x_hat.abs() + parts.added.abs()) * (parts.relative + 2.0 * cost)
-        low = store(centre - a, y_dtype, truncating=truncating)
-        return Interval(centre, low, store(a.add_(centre), y_dtype, truncating=truncating))
-    rounded = truncated if truncating else nearest
+        if parts.added_to_stored:
+            low, high = stored(low).to(torch.float64), stored(high).to(torch.float64)
+        spare = (x_hat.abs() + parts.added.abs()) * (2.0 * U)
+        centre, low, high = centre + parts.added, low + parts.added - spare, high + parts.added + spare
+    return Interval(centre, stored(low), stored(high))
+
+
+def _twice(
+    parts: Parts, x_hat: Tensor, cost: float, x_dtype: str, rounded: Callable[[Tensor, str], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Two roundings: the ends of x_hat as stored in x_dtype, times the weight, in fp32."""
     a = x_hat.abs().mul_(parts.relative).add_(TINY)
+    if parts.slack is not None:
+        a += parts.slack
     first = rounded(x_hat - a, x_dtype)
     second = rounded(a.add_(x_hat), x_dtype)
-    if weight is not None:
-        first, second = first * weight, second * weight
-        first, second = torch.minimum(first, second), torch.maximum(first, second)
-    if parts.added is not None:
-        first, second = first + parts.added, second + parts.added
-    if weight is not None or parts.added is not None:
-        k = torch.maximum(first.abs(), second.abs()).mul_(cost)
-        if parts.added is not None:
-            k += parts.added.abs() * (2.0 * cost)
-        first, second = first.sub_(k), second.add_(k)
-    low = store(first, y_dtype, truncating=truncating)
-    return Interval(centre, low, store(second, y_dtype, truncating=truncating))
+    if parts.weight is None:
+        return first, second
+    first, second = first * parts.weight, second * parts.weight
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    k = torch.maximum(low.abs(), high.abs()).mul_(cost)
+    return low.sub_(k), high.add_(k)
 
 
 def interval(problem: Problem, convention: Convention) -> tuple[Tensor, Tensor]:
     """The lowest and highest allowed value of every element under `convention`, float64, values of y_dtype.
 
-    Where the formula gives NaN or Inf, both ends are that. What special rows may hold beside it (a 0 or a NaN beside an
-    Inf, flushed subnormals, rows that overflow fp32) is in `conformance.accuracy.explain`, not in the interval.
+    Where the formula gives NaN or Inf, both ends are that. What special rows may hold beside it (a 0 or a NaN
+    beside an Inf, flushed subnormals, rows that overflow fp32) is in `conformance.accuracy.explain`, not in
+    the interval.
     """
     found = interval_of(
         parts_of(problem, convention),

@@ -1,13 +1,12 @@
 """Calls an nn.Module class: builds one instance of the width, gives it the weight, and calls its forward.
 
-A module under test is its class, because width, eps and weight change from run to run. `ModuleCall` stands where a
-function stands elsewhere: it is called with forward's own parameters plus `weight`, `eps` and, where the
-constructor has them, an offset or a switch for it.
+A module under test is its class, because width, eps and weight change from run to run. `ModuleCall` stands
+where a function stands elsewhere: it is called with forward's own parameters plus `weight`, `eps` and,
+where the constructor has them, an offset or a switch for it.
 """
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +18,8 @@ from conformance.signatures import Signature, is_compiled, read
 
 WIDTHS = (
     "hidden_size", "normalized_shape", "normalised_shape", "dim", "size", "hidden_dim", "hidden", "d_model",
-    "embed_dim", "embedding_dim", "n_embd", "width", "features", "num_features", "in_features", "ndim", "d", "n",
+    "embed_dim", "embedding_dim", "n_embd", "width", "features", "num_features", "in_features", "ndim", "d",
+    "n",
 )  # fmt: skip
 """What constructors call the hidden size; a first required parameter of another name is taken as well."""
 
@@ -65,13 +65,13 @@ class ModuleCall:
         return self.prepare(x, named)(x, *positional, **named)
 
 
-def read_module(subject: Any, name: str) -> Signature:
-    """Return the signature of a module class. Raises NotRecognised for an instance, or where it has no weight."""
-    if not inspect.isclass(subject):
+def read_module(subject: type[torch.nn.Module] | torch.nn.Module, name: str) -> Signature:
+    """Return the signature of a module class. Raises NotRecognised for an instance, or without a weight."""
+    if not isinstance(subject, type):
         raise _refuse_instance(subject, name)
     call = _constructor(subject, name)
     forward = read(subject.forward, name)
-    arguments = [a for a in forward.arguments[1:]]  # without self
+    arguments = list(forward.arguments[1:])  # without self
     taken = {a.name for a in arguments} & {"weight", *call.constructor}
     if taken:
         raise NotRecognised(
@@ -121,7 +121,8 @@ def _weight_name(call: ModuleCall, name: str) -> str:
         instance = call.build(_TRIAL_WIDTH, settings)
     except Exception as error:
         raise NotRecognised(
-            f"{name}: building it with {call.width.name}={_TRIAL_WIDTH} raised {type(error).__name__}: {error}",
+            f"{name}: building it with {call.width.name}={_TRIAL_WIDTH} raised "
+            f"{type(error).__name__}: {error}",
             "Wrap the module in a function (x, weight, eps) that builds it, and name that.",
         ) from error
     tensors = {**dict(instance.named_buffers()), **dict(instance.named_parameters())}
@@ -144,7 +145,7 @@ def _refuse_instance(subject: torch.nn.Module, name: str) -> NotRecognised:
     original = type(getattr(subject, "_orig_mod", subject))
     return NotRecognised(
         f"{name} is an instance of {original.__name__}, built for one width and one eps already.",
-        f"Name its class instead (--impl={original.__module__}:{original.__qualname__}), or name a function:\n\n"
+        f"Name its class instead (--impl={original.__module__}:{original.__qualname__}), or a function:\n\n"
         "    def norm(x, weight, eps):\n"
         f"        module = {original.__qualname__}(x.shape[-1], eps=eps).to(x.device)\n"
         "        module.weight = torch.nn.Parameter(weight, requires_grad=False)\n"

@@ -5,9 +5,9 @@
     x_hat = s * rrms
     y = x_hat * (weight + weight_offset)  (no weight: y = x_hat)
 
-It is never a kernel and never computed in a tensor's own dtype. The only roundings that are put in on purpose are those
-of the convention `norm_input`: which sum, exact or as it was stored, is normalised. tests/test_oracle.py holds it
-against exact fractions.
+It is never a kernel and never computed in a tensor's own dtype. The only roundings that are put in on purpose
+are those of the convention `norm_input`: which sum, exact or as it was stored, is normalised.
+tests/test_oracle.py holds it against exact fractions.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def norm_source(
 ) -> tuple[Tensor, Tensor]:
     """What is scaled (the numerator) and what its statistic is taken of, each (n_rows, hidden_size) float64.
 
-    exact_sum: both are x + residual. rounded_sum: both are that sum as stored in `residual_dtype`. mixed: the numerator
-    is the stored sum, the statistic that of the exact one. Without a residual both are x. `truncating`: the sum was
-    stored toward zero. Raises ValueError for another norm_input.
+    exact_sum: both are x + residual. rounded_sum: both are that sum as stored in `residual_dtype`. mixed: the
+    numerator is the stored sum, the statistic that of the exact one. Without a residual both are x.
+    `truncating`: the sum was stored toward zero. Raises ValueError for another norm_input.
     """
     if residual is None:
         return x, x

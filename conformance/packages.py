@@ -1,11 +1,10 @@
-"""What the installed distribution of an implementation says of itself: name, version, and a digest of its files."""
+"""Where an implementation comes from: the name and the version of its installed distribution."""
 
 from __future__ import annotations
 
-import hashlib
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 
 def version_of(distribution: str) -> str:
@@ -16,38 +15,22 @@ def version_of(distribution: str) -> str:
         return ""
 
 
-def digest_of(distribution: str) -> str:
-    """Return "sha256:…" over an installed distribution's own list of files and hashes, "" where it has none.
+class Facts(NamedTuple):
+    """What is known about where an implementation comes from; "" is unknown."""
 
-    Two installations of one wheel have the same digest: the paths of scripts and compiled files, which depend on
-    the machine, are left out.
-    """
-    try:
-        record = metadata.distribution(distribution).read_text("RECORD")
-    except metadata.PackageNotFoundError:
-        return ""
-    kept = [
-        line for line in (record or "").splitlines()
-        if "sha256=" in line and not line.startswith(("..", "/")) and ".dist-info/" not in line
-    ]  # fmt: skip
-    if not kept:
-        return ""
-    return "sha256:" + hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()
+    package: str = ""
+    version: str = ""
 
 
-def facts_of_module(module: ModuleType) -> dict[str, str]:
+UNKNOWN = Facts()
+
+
+def facts_of_module(module: ModuleType) -> Facts:
     """Return package and version for the module of a user's implementation, as far as they are known."""
     top = module.__name__.partition(".")[0]
-    owners = metadata.packages_distributions().get(top, [])
-    if len(set(owners)) == 1:
-        return {"package": owners[0], "version": version_of(owners[0])}
+    owners = set(metadata.packages_distributions().get(top, []))
+    if len(owners) == 1:
+        owner = owners.pop()
+        return Facts(owner, version_of(owner))
     version = getattr(module, "__version__", "")
-    return {"version": version if isinstance(version, str) else ""}
-
-
-def digest_of_file(module: ModuleType) -> str:
-    """Return "sha256:…" of a module's source file, "" where it has none."""
-    path = getattr(module, "__file__", None)
-    if not path or not Path(path).is_file():
-        return ""
-    return "sha256:" + hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return Facts(version=version if isinstance(version, str) else "")

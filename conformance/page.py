@@ -27,6 +27,7 @@ from conformance.results import Result
 from conformance.showing import (
     ORDER,
     SYMBOLS,
+    TALLIED,
     counted,
     counts_line,
     first_failure,
@@ -108,6 +109,7 @@ def render(results: Sequence[Result], requirements: Mapping[str, Requirement] | 
         requirements=known,
         states=STATES,
         verdicts=ORDER,
+        tallied=TALLIED,
     )
 
 

@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.option.impl or config.option.help or config.option.version:
+    if not config.option.impl or config.option.help or config.option.version or _key in config.stash:
         return
     start(config, config.option.impl, no_paths=_gave_no_paths(config))
 
@@ -92,6 +92,7 @@ def start(config: pytest.Config, specs: list[str], *, no_paths: bool) -> None:
         certification.machine  # noqa: B018 - says at once that a device is missing
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
+    _cases(certification)  # a mistake in a case file stops here; during collection pytest would hide it
     if worker is None:
         config.pluginmanager.register(Collector(config), "rn-collector")
     if no_paths:
@@ -119,12 +120,18 @@ def _holds_cases(path: Path) -> bool:
     return all(any(line.startswith(key) for line in lines) for key in ("schema:", "cases:"))
 
 
-def _quieten(config: pytest.Config) -> None:
-    """Leave the telling to our own summary, and the user's own last-failed records as they are."""
-    for name in ("lfplugin", "nfplugin", "stepwiseplugin"):
-        plugin = config.pluginmanager.get_plugin(name)
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Leave the user's own last-failed records as they are; pytest registers their keepers after our configure."""
+    manager = session.config.pluginmanager
+    for name in ("lfplugin", "nfplugin", "stepwiseplugin") if session.config.stash.get(_no_paths, False) else ():
+        plugin = manager.get_plugin(name)
         if plugin is not None:
-            config.pluginmanager.unregister(plugin)
+            manager.unregister(plugin)
+
+
+def _quieten(config: pytest.Config) -> None:
+    """Leave the telling to our own summary."""
     if config.option.tbstyle == "auto":
         config.option.tbstyle = "no"
         config.option.reportchars = "N"
@@ -308,12 +315,19 @@ class Collector:
         if not hasattr(self, "result"):
             return
         from conformance import summary
+        from conformance.showing import visible
 
         certification = self.config.stash[_key]
         here = self.config.invocation_params.dir
         terminalreporter.section("RMSNorm conformance")
         text = summary.terminal([self.result], color=terminalreporter.hasmarkup)
         terminalreporter.write_line(text)
+        for spec in certification.options.specs:
+            loaded = certification.bench.load(spec)
+            if loaded.implementation is None and loaded.hint:
+                terminalreporter.write_line(f"\nHow to call {visible(spec)}:")
+                for line in loaded.hint.splitlines():
+                    terminalreporter.write_line(f"  {visible(line)}")
         terminalreporter.write_line(f"Page: {os.path.relpath(self.page, here)}")
 
 

@@ -1,7 +1,6 @@
 """One trial call on tensors that can be told apart: what came back, and what was overwritten with what.
 
-The values are compared roughly (5 % of the larger ones): enough to tell y from the sum and from the statistic,
-far too coarse to tell right from wrong. Nothing random is drawn, so the generators stay as they were.
+The values are compared roughly (5 % of the largest): enough to tell y from the sum and the statistic, far too coarse to tell right from wrong. Nothing random is drawn, so the generators stay as they were.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def gather_evidence(
 
 
 def wave(shape: tuple[int, ...], step: float, scale: float, device: torch.device) -> torch.Tensor:
-    """Return float64 values between -scale and scale that do not repeat: the fraction of multiples of `step`."""
+    """Return float64 values between -scale and scale, from the fractions of the multiples of `step`."""
     count = math.prod(shape)
     turns = torch.arange(1, count + 1, dtype=torch.float64, device=device) * step
     return ((turns - turns.floor()) * 2 - 1).mul(scale).reshape(shape)

@@ -1,10 +1,10 @@
-"""What a signature says about a call, what it leaves open, and how a probe closes that. Pure: nothing is called.
+"""What a signature says about a call, what it leaves open, and how a probe closes that. Calls nothing.
 
-`readings(signature)` gives one `Candidate` for the plain norm and one for the fused add, as far as the parameters
-allow each. A candidate's `call` is the reading by name and order, which is judged if nothing better is known.
-`choose(candidate, evidence)` may replace it by another reading that the signature allows just as well: which slot is
-which output, and which arguments are overwritten. It never chooses between right and wrong: what fits no reading
-is judged by name and order, and fails there.
+`readings(signature)` gives one `Candidate` for the plain norm and one for the fused add, as far as the
+parameters allow each. A candidate's `call` is the reading by name and order, which is judged if nothing
+better is known. `choose(candidate, evidence)` may replace it by another reading that the signature allows
+just as well: which slot is which output, and which arguments are overwritten. It never chooses between
+right and wrong: what fits no reading is judged by name and order, and fails there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Evidence:
 
 
 def readings(signature: Signature, weight_offset: float | None = None) -> tuple[Candidate, ...]:
-    """Return the candidates, the plain norm first; raises NotRecognised where a required parameter has no role."""
+    """Return the candidates, the plain norm first; NotRecognised where a required parameter has no role."""
     roles = assign(signature.arguments)
     unknown = [
         a.name for a in signature.arguments
@@ -109,9 +109,7 @@ def _candidate(
     signature: Signature, roles: Mapping[str, str], fused: bool, weight_offset: float | None
 ) -> Candidate:
     parameters = _parameters(signature, roles, fused)
-    written = {
-        roles[a.name] for a in signature.arguments if a.written and a.name in roles
-    }
+    written = {roles[a.name] for a in signature.arguments if a.written and a.name in roles}
     switched = {
         a.name.lower() for a in signature.arguments if a.name.lower() in IN_PLACE and a.default is True
     }
@@ -139,9 +137,7 @@ def _candidate(
     return replace(candidate, call=_by_order(candidate, signature.returns))
 
 
-def _parameters(
-    signature: Signature, roles: Mapping[str, str], fused: bool
-) -> tuple[Parameter, ...]:
+def _parameters(signature: Signature, roles: Mapping[str, str], fused: bool) -> tuple[Parameter, ...]:
     found: list[Parameter] = []
     gap = False  # a parameter that is left at its default: what follows must be passed by name
     for argument in signature.arguments:
@@ -161,9 +157,7 @@ def _parameter(argument: Argument, role: str, fused: bool) -> Parameter | None:
         return None
     if role:
         required = argument.required or role == "residual"
-        return Parameter(
-            argument.name, role, required, value=argument.default, nullable=argument.nullable
-        )
+        return Parameter(argument.name, role, required, value=argument.default, nullable=argument.nullable)
     if fused and name in SWITCHED_ON_WITH_RESIDUAL:
         return Parameter(argument.name, "fixed", value=True)
     if argument.required:
@@ -197,9 +191,7 @@ def _by_order(candidate: Candidate, returns: int | None) -> Call:
 
 
 def _buffers(call: Call) -> dict[str, str]:
-    return {
-        p.role: BUFFERS[p.role] for p in call.parameters if p.role in BUFFERS and p.required
-    }
+    return {p.role: BUFFERS[p.role] for p in call.parameters if p.role in BUFFERS and p.required}
 
 
 def choose(candidate: Candidate, evidence: Evidence) -> Call:
@@ -276,7 +268,6 @@ def _wrote_plain(evidence: Evidence) -> bool:
 
 def _with_y_as_out(call: Call) -> Call:
     parameters = tuple(
-        replace(p, role="out", required=True) if p.role == "residual" else p
-        for p in call.parameters
+        replace(p, role="out", required=True) if p.role == "residual" else p for p in call.parameters
     )
     return replace(call, parameters=parameters, returns=(), mutates={"out": "y"})

@@ -1,4 +1,4 @@
-"""Finds implementations by the names under which they were declared: adapters, entry points, a user's own hook.
+"""Finds implementations by the names under which they were declared: adapters, entry points, user's hooks.
 
 An adapter is one file of `conformance/adapters` or the module behind an entry point of the group
 `rmsnorm_conformance`. It has the hook `conformance_implementations`, and may have `NAMES`, the names that it
@@ -23,7 +23,8 @@ from conformance.model import Implementation
 def registered(name: str) -> Implementation:
     """Return the implementation that an adapter declares as `name`.
 
-    Raises NotInstalled where the adapter's package is absent, NoSuchImplementation where no adapter has the name.
+    Raises NotInstalled where the adapter's package is absent, NoSuchImplementation where no adapter has the
+    name.
     """
     unnamed = []
     for module in _adapters():
@@ -43,7 +44,7 @@ def registered(name: str) -> Implementation:
 
 
 def known_names() -> tuple[str, ...]:
-    """Return every name that can be given to --impl as it is, sorted; imports no vendor of the bundled adapters."""
+    """Return every name that can be given to --impl as it is, sorted; imports no bundled vendor."""
     names: set[str] = set()
     for module in _adapters():
         announced = getattr(module, "NAMES", None)

@@ -1,8 +1,9 @@
 """residual_out and rrms: the two outputs with a rule of their own.
 
-residual_out is one addition, so nothing is tolerated: it equals the fp32 sum rounded to nearest even, bit for bit.
-Adding in fp32 and rounding, and adding in T with one rounding, give the same bits (24 >= 2p + 2 for bf16 and fp16), and
-so does the float64 sum rounded to fp32 (53 >= 2 * 24 + 2). A saved rrms is allowed B(N), like x_hat.
+residual_out is one addition, so nothing is tolerated: it equals the fp32 sum rounded to nearest even, bit for
+bit. Adding in fp32 and rounding, and adding in T with one rounding, give the same bits (24 >= 2p + 2 for bf16
+and fp16), and so does the float64 sum rounded to fp32 (53 >= 2 * 24 + 2). A saved rrms is allowed B(N), like
+x_hat.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from conformance.rounding import nearest, truncated
 
 @dataclass(frozen=True)
 class ResidualVerdict:
-    """status: exact, truncated (rounded toward zero everywhere), or wrong. `wrong` lists the first elements that are not
-    the nearest-even sum, also for a truncated tensor; `count` says how many there are of `compared`."""
+    """status: exact, truncated (rounded toward zero everywhere), or wrong. `wrong` lists the first elements
+    that are not the nearest-even sum, also for a truncated tensor; `count` says how many there are of
+    `compared`."""
 
     status: str
     compared: int
@@ -37,13 +39,11 @@ class ResidualVerdict:
 def residual_exact(problem: Problem, residual_out: Tensor, dtype: str) -> ResidualVerdict:
     """Judge residual_out, (n_rows, hidden_size) float64 holding exact values of `dtype`.
 
-    NaN matches any NaN, the sign of a zero is not compared, and a subnormal input or result may have been flushed to
-    zero. Raises ValueError for a plain problem or another shape.
+    NaN matches any NaN, the sign of a zero is not compared, and a subnormal input or result may have been
+    flushed to zero. Raises ValueError for a plain problem or another shape.
     """
     if problem.residual is None:
-        raise ValueError(
-            "the problem has no residual, but residual_out was given; judge it as a fused op"
-        )
+        raise ValueError("the problem has no residual, but residual_out was given; judge it as a fused op")
     if residual_out.shape != problem.x.shape:
         raise ValueError(
             f"residual_out has shape {tuple(residual_out.shape)}, but should be {tuple(problem.x.shape)}"
@@ -65,14 +65,13 @@ def residual_exact(problem: Problem, residual_out: Tensor, dtype: str) -> Residu
 
     toward_zero = truncated(x + residual, dtype)
     status = "truncated" if bool(_same(residual_out, toward_zero).all()) else "wrong"
-    return ResidualVerdict(
-        status, residual_out.numel(), count, tuple(first_wrong(differs, describe))
-    )
+    return ResidualVerdict(status, residual_out.numel(), count, tuple(first_wrong(differs, describe)))
 
 
 @dataclass(frozen=True)
 class RrmsVerdict:
-    """ok: every judged row's rrms lies within B(N) of the oracle's, for one choice of norm_input over all rows."""
+    """ok: every judged row's rrms lies within B(N) of the oracle's, for one choice of norm_input over all
+    rows."""
 
     ok: bool
     compared: int
@@ -83,8 +82,8 @@ class RrmsVerdict:
 def rrms_ok(problem: Problem, rrms: Tensor) -> RrmsVerdict:
     """Judge a saved rrms, (n_rows,) float64 holding exact fp32 values.
 
-    A row with a NaN has a NaN, a row with an Inf 0 or NaN; rows whose mean square fp32 cannot hold are not judged.
-    Raises ValueError for another shape.
+    A row with a NaN has a NaN, a row with an Inf 0 or NaN; rows whose mean square fp32 cannot hold are not
+    judged. Raises ValueError for another shape.
     """
     if rrms.shape != (problem.n_rows,):
         raise ValueError(f"rrms has shape {tuple(rrms.shape)}, but should be ({problem.n_rows},)")
@@ -113,9 +112,7 @@ def rrms_ok(problem: Problem, rrms: Tensor) -> RrmsVerdict:
 
         count = int((~inside).sum())
         compared = int((~unjudged).sum())
-        verdicts.append(
-            RrmsVerdict(count == 0, compared, count, tuple(first_wrong(~inside, describe)))
-        )
+        verdicts.append(RrmsVerdict(count == 0, compared, count, tuple(first_wrong(~inside, describe))))
     return min(verdicts, key=lambda verdict: verdict.count)
 
 

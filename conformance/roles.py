@@ -1,8 +1,9 @@
 """What each parameter of a call means, read from its name and its place, never from the function's name.
 
 The table is the field's own vocabulary: each name was seen in the signature of a published RMSNorm or fused
-add + RMSNorm, or is the obvious long form of such a name. A name is taken without regard to case, in the order of the
-parameters, and the first one that matches a role has it: flash-attn has both `x` and `x1`, Ascend `x1` and `x2`.
+add + RMSNorm, or is the obvious long form of such a name. A name is taken without regard to case, in the
+order of the parameters, and the first one that matches a role has it: flash-attn has both `x` and `x1`,
+Ascend `x1` and `x2`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Roundings of float64 tensors into a storage dtype, on the tensors' own device.
 
-A kernel that computes in fp32 and stores into T rounds twice: to fp32 at its last operation, to T at the store. Both
-roundings here do the same, and both are monotone (a <= b implies rounded(a) <= rounded(b)), which is what makes it
-exact to round the two ends of an interval.
+A kernel that computes in fp32 and stores into T rounds twice: to fp32 at its last operation, to T at the
+store. Both roundings here do the same, and both are monotone (a <= b implies rounded(a) <= rounded(b)), which
+is what makes it exact to round the two ends of an interval.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _LOWEST = {
 
 
 def torch_dtype(dtype: str) -> torch.dtype:
-    """The torch dtype of a dtype name. Raises ValueError for a name that is not a floating dtype of the suite."""
+    """The torch dtype of a dtype name. Raises ValueError for a name that is not a floating dtype of the
+    suite."""
     try:
         return TORCH_DTYPE[dtype]
     except KeyError:
-        raise ValueError(
-            f"dtype is {dtype!r}, but should be one of {', '.join(TORCH_DTYPE)}"
-        ) from None
+        raise ValueError(f"dtype is {dtype!r}, but should be one of {', '.join(TORCH_DTYPE)}") from None
 
 
 def store(t: Tensor, dtype: str, *, truncating: bool = False) -> Tensor:
     """float64 `t` rounded to fp32 and then stored into `dtype`; the result has that dtype.
 
-    The second step rounds to nearest even, or toward zero when `truncating` (bf16: the low 16 bits are cleared; fp16:
-    a result larger in magnitude than its fp32 source steps back by one place). fp32 has no second step.
+    The second step rounds to nearest even, or toward zero when `truncating` (bf16: the low 16 bits are
+    cleared; fp16: a result larger in magnitude than its fp32 source steps back by one place). fp32 has no
+    second step.
     """
     single = t.to(torch.float32)
     if not truncating or dtype in ("float32", "float64"):
@@ -52,8 +52,20 @@ def store(t: Tensor, dtype: str, *, truncating: bool = False) -> Tensor:
         return torch.where(single.isnan(), single, cleared).to(torch.bfloat16)
     nearest = single.to(torch_dtype(dtype))
     beyond = (nearest.to(torch.float32).abs() > single.abs()).to(torch.int16)
-    # Sign and magnitude: one less in the bits is one place nearer to zero, whatever the sign; Inf becomes 65504.
+    # Sign and magnitude: one less in the bits is one place nearer to zero, whatever the sign; Inf becomes
+    # 65504.
     return (nearest.view(torch.int16) - beyond).view(torch.float16)
+
+
+def store_outward(t: Tensor, dtype: str) -> Tensor:
+    """float64 `t` to the nearest fp32 value, then away from zero into `dtype`: what no kernel should do.
+    Monotone."""
+    single = t.to(torch.float32)
+    inward = store(single.to(torch.float64), dtype, truncating=True)
+    if dtype in ("float32", "float64"):
+        return inward
+    more = (inward.to(torch.float32) != single) & single.isfinite()
+    return (inward.view(torch.int16) + more.to(torch.int16)).view(torch_dtype(dtype))
 
 
 def nearest(t: Tensor, dtype: str) -> Tensor:

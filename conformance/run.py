@@ -52,6 +52,7 @@ class Observation:
     device: str = "cpu"
     twin: str = ""  # where a call raised: `pass` if a neutral twin of the run passed (conformance.bench)
     twin_detail: str = ""
+    import_drift: tuple[str, ...] = ()  # what importing the implementation changed (conformance.watch)
     outside_matters: str = ""  # the requirement, where memory outside the inputs changed y
 
 

@@ -45,9 +45,7 @@ def reading(call: Call) -> str:
     else:
         back = f"returns ({', '.join(slots)})"
     names = {p.role: p.name for p in call.parameters}
-    written = " and ".join(
-        f"{names.get(role, role)} with {output}" for role, output in call.mutates.items()
-    )
+    written = " and ".join(f"{names.get(role, role)} with {output}" for role, output in call.mutates.items())
     over = f"overwrites {written}" if written else "overwrites nothing"
     offset = f"; multiplies by weight + {call.weight_offset:g}" if call.weight_offset else ""
     return f"{shown}; {back}; {over}{offset}"

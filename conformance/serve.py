@@ -13,6 +13,7 @@ from conformance.protocol import Arena, Bump
 from conformance.watch import Watch
 
 _TEXT_LIMIT = 2000
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Server:
@@ -71,7 +72,6 @@ class Server:
             record = self._call(request, step, tensors, buffers, bump)
             for name, at in step["dump"].items():
                 self._copy_out(buffers[name], windows[name], at)
-            record["drift"] = self._watch.drift()
             values = record.pop("values")
             steps.append(record)
             if record["status"] != "returned":
@@ -116,7 +116,7 @@ class Server:
             self._synchronize()
         except Exception as error:  # sticky: this process cannot use its device any more
             return {**record, "status": "device error", "exception": _describe(error)}
-        torch.set_grad_enabled(True)
+        record["drift"] = self._watch.drift()  # before anything is copied with what may have been replaced
         if record["status"] == "returned":
             slots = list(result) if isinstance(result, (tuple, list)) else [result]
             slots = [] if result is None else slots
@@ -133,10 +133,14 @@ class Server:
         self, value: Any, buffers: dict[str, int], allocations: list[Allocation], bump: Bump
     ) -> dict[str, Any]:
         """What came back in one slot, its bytes in the arena."""
-        if not isinstance(value, torch.Tensor):
+        if not issubclass(type(value), torch.Tensor):
             return {"kind": "none" if value is None else "other", "type": type(value).__name__}
+        if type(value) not in _PLAIN:  # reading one would run its own code: what it says of itself is no evidence
+            return {"kind": "subclass", "type": type(value).__name__}
+        if value.layout != torch.strided or value.is_meta:
+            kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
+            return {"kind": "other", "type": f"{kind} tensor"}
         pointer = value.untyped_storage().data_ptr() if value.numel() else 0
-        plain = type(value) in (torch.Tensor, torch.nn.Parameter)
         flat = value.detach().contiguous().reshape(-1)
         data = flat.view(torch.uint8) if flat.dtype != torch.bool else flat.to(torch.uint8)
         at = bump.take(data.numel())
@@ -146,7 +150,7 @@ class Server:
             (i for i, a in enumerate(allocations) if a.raw.untyped_storage().data_ptr() == pointer), None
         )
         return {
-            "kind": "tensor" if plain else "subclass", "type": type(value).__name__,
+            "kind": "tensor", "type": type(value).__name__,
             "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
             "strides": list(value.stride()), "device": value.device.type, "at": at,
             "nbytes": data.numel(), "buffer": owner, "offset": value.storage_offset(),
@@ -191,7 +195,7 @@ def _feed(plan: dict[str, str], tensors: dict[str, torch.Tensor], values: dict[s
     """Make the outputs of one call the inputs of the next; what works in place has done so already."""
     for role, output in plan.items():
         value = values.get(output)
-        if isinstance(value, torch.Tensor) and value.shape == tensors[role].shape:
+        if type(value) in _PLAIN and value.shape == tensors[role].shape:
             tensors[role].copy_(value)
 
 

@@ -39,6 +39,9 @@ SYMBOLS = {
 ORDER = ("crash", "fail", "broken", "warn", "unsupported", "not run", "pass")
 """Verdicts from the one to look at first to the one to look at last."""
 
+TALLIED = ("pass", "warn", "fail", "crash", "unsupported", "not run")
+"""Verdicts whose numbers are always given; `broken` is added where there are any."""
+
 UNCERTAIN = ("unsupported", "not run")
 
 
@@ -169,8 +172,7 @@ def obtained(verdicts: Iterable[Verdict]) -> str:
 
 def counts_line(one: ImplementationResult) -> str:
     """Give "410 pass, 6 warn, 0 fail, ...": always all that a reader must know of."""
-    words = ("pass", "warn", "fail", "crash", "unsupported", "not run")
-    shown = [f"{one.counts.get(word, 0)} {word}" for word in words]
+    shown = [f"{one.counts.get(word, 0)} {word}" for word in TALLIED]
     if one.counts.get("broken", 0):
         shown.append(f"{one.counts['broken']} broken")
     shown.append(f"{one.waived} waived")

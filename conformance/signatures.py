@@ -1,7 +1,7 @@
-"""Reads how something callable is called: functions, operators, autograd functions, partials, callable objects.
+"""Reads how something is called: functions, operators, autograd functions, partials, callable objects.
 
-`read(subject, name)` gives a `Signature`. Nothing is called here, and torch is looked at only where the caller's
-own module has already imported it.
+`read(subject, name)` gives a `Signature`. Nothing is called here, and torch is looked at only where it has
+been imported already.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ class Signature:
 
     @property
     def says_gemma(self) -> bool:
-        return "gemma" in self.name.lower()
+        """Whether the function's or class's own name has the word; its module and package do not count."""
+        parts = self.name.rpartition(":")[2].split(".")
+        own = [part for part in parts if part not in ("apply", "forward", "default")]
+        return bool(own) and "gemma" in own[-1].lower()
 
 
 class ByPosition:
@@ -90,7 +93,7 @@ def is_compiled(subject: Any) -> bool:
 
 def _from_python(signature: inspect.Signature, function: Any, name: str) -> Signature:
     kinds = inspect.Parameter
-    shown = [p for p in signature.parameters.values()]
+    shown = list(signature.parameters.values())
     named = [p for p in shown if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
     if any(p.kind is kinds.POSITIONAL_ONLY for p in named):
         by_name = [

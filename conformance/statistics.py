@@ -5,17 +5,18 @@ With t the float64 value under the convention at hand, e = y - t and ulp the spa
     bias   mean(sign(t) * e / ulp)            about 0 for nearest even, -0.5 for truncation
     gain   sum(e * t) / sum(t * t), per row   relative error that all elements of a row share
 
-Both are reported as they are. Neither is compared with 0, because a correct rounding need not average to 0: a bf16 row
-has but 128 mantissas, and where rrms is near 1 each x_hat rounds straight back to x, all in one direction. What is
-tested is the excess over y*, the same elements correctly rounded:
+Both are reported as they are. Neither is compared with 0, because a correct rounding need not average to 0: a
+bf16 row has but 128 mantissas, and where rrms is near 1 each x_hat rounds straight back to x, all in one
+direction. What is tested is the excess over y*, the same elements correctly rounded:
 
     |excess| <= 8 sigma + slack
 
-sigma comes from the tensor's own ulps (a rounding error is uniform over one ulp, of variance ulp**2 / 12); slack is what
-the interval lets y differ from y*, averaged like the statistic itself. Slack is needed since an fp32 statistic may be off
-by B(N), coherently in a row (its elements share one rrms) and over rows (an approximate root errs to one side): in fp32
-that is far above the rounding noise, in bf16 far below. So an output inside its interval is never accused here; one that
-only a looser tolerance accepts (the base grade), or that truncates, is.
+sigma comes from the tensor's own ulps (a rounding error is uniform over one ulp, of variance ulp**2 / 12);
+slack is what the interval lets y differ from y*, averaged like the statistic itself. Slack is needed since an
+fp32 statistic may be off by B(N), coherently in a row (its elements share one rrms) and over rows (an
+approximate root errs to one side): in fp32 that is far above the rounding noise, in bf16 far below. So an
+output inside its interval is never accused here; one that only a looser tolerance accepts (the base grade),
+or that truncates, is.
 """
 
 from __future__ import annotations
@@ -50,14 +51,15 @@ class _Sums:
 
 
 def statistics(problem: Problem, convention: Convention | str, y: Tensor) -> dict[str, float]:
-    """The statistics of y, (n_rows, hidden_size) float64, under the convention that explains it, or best does.
+    """The statistics of y, (n_rows, hidden_size) float64, under the convention that explains it, or best
+    does.
 
     The convention may be given by its name; ValueError where there is none of that name.
 
-    Keys: count; bias, bias_excess, bias_sigma, bias_z, bias_allowed, bias_ok, in ulps; gain, the largest in magnitude,
-    signed; gain_row, gain_excess, gain_sigma, gain_z, gain_allowed, gain_ok, relative, of the row furthest beyond its
-    limit or nearest to it; ulp_max, ulp_le_<edge> and ulp_more, numbers of elements, each counted once. _ok is 1.0 or
-    0.0. With no element to judge only count is given, and it is 0.
+    Keys: count; bias, bias_excess, bias_sigma, bias_z, bias_allowed, bias_ok, in ulps; gain, the largest in
+    magnitude, signed; gain_row, gain_excess, gain_sigma, gain_z, gain_allowed, gain_ok, relative, of the row
+    furthest beyond its limit or nearest to it; ulp_max, ulp_le_<edge> and ulp_more, numbers of elements, each
+    counted once. _ok is 1.0 or 0.0. With no element to judge only count is given, and it is 0.
     """
     if isinstance(convention, str):
         convention = convention_named(convention)

@@ -16,6 +16,7 @@ from conformance.load import requirements as bundled_requirements
 from conformance.model import Finding, Requirement, Verdict
 from conformance.results import Result
 from conformance.showing import (
+    TALLIED,
     counts_line,
     first_failure,
     obtained,
@@ -87,9 +88,7 @@ def markdown(results: Sequence[Result], *, requirements: Mapping[str, Requiremen
     lines += ["| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for column in found:
         one = column.one
-        counts = [
-            str(one.counts.get(k, 0)) for k in ("pass", "warn", "fail", "crash", "unsupported", "not run")
-        ]
+        counts = [str(one.counts.get(verdict, 0)) for verdict in TALLIED]
         named = ", ".join(escape(id_) for id_ in one.named[:3]) + (" …" if len(one.named) > 3 else "")
         cells = [escape(column.label), WORDS[column.state].lower(), named, *counts]
         lines.append("| " + " | ".join(cells) + " |")

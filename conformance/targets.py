@@ -1,12 +1,14 @@
-"""Turns what follows `--impl=` into an `Implementation`: found, imported, recognised and tried. Worker side only.
+"""Turns what follows `--impl=` into an `Implementation`: found, imported, recognised and tried.
 
-    NAME                  an adapter's name
-    module:attribute      a function, operator, autograd function or nn.Module class; dots allowed behind the colon
-    mutant:NAME           a wrong implementation that the suite brings along
-    variant:NAME          a right one, of another form
+    NAME               an adapter's name
+    module:attribute   a function, operator, autograd function or nn.Module class; dots allowed
+    mutant:NAME        a wrong implementation that the suite brings along
+    variant:NAME       a right one, of another form
 
-A declaration wins over recognition. Recognition reads parameter names and their order (`roles`), operator schemas
-(`signatures`) and constructors (`modules`), and leaves what is open to one trial call (`probe`, `readings`).
+This runs in the worker process alone, since all that is named here gets imported.
+A declaration wins over recognition. Recognition reads parameter names and their order (`roles`), operator
+schemas (`signatures`) and constructors (`modules`), and leaves what is open to one trial call (`probe`,
+`readings`).
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from conformance import registry
 from conformance.descriptions import describe, from_description
-from conformance.errors import ConformanceError, ImportFailed, NoSuchImplementation, NotRecognised
+from conformance.errors import ImportFailed, NoSuchImplementation, NotRecognised, no_such_name
 from conformance.invoke import invoke, prepare
 from conformance.model import Call, Implementation
-from conformance.packages import facts_of_module
+from conformance.packages import UNKNOWN, Facts, facts_of_module
 from conformance.readings import Candidate, choose, in_place, mode_of, readings
 from conformance.sentences import sentences
 from conformance.signatures import Signature, is_compiled, read
@@ -49,8 +51,8 @@ def load(
 ) -> Implementation:
     """Return the implementation that `spec` names, ready to be called on `device`.
 
-    With `probe` one trial call per fusion mode settles what a signature leaves open; without it the reading by
-    name and order is kept. `weight_offset` overrides what was recognised. Raises a ConformanceError:
+    With `probe` one trial call per fusion mode settles what a signature leaves open; without it the reading
+    by name and order is kept. `weight_offset` overrides what was recognised. Raises a ConformanceError:
     NoSuchImplementation, ImportFailed, NotInstalled or NotRecognised, each with what to do.
     """
     trial = device if probe else None
@@ -82,11 +84,11 @@ def recognise(
     name: str,
     device: torch.device | str | None = None,
     weight_offset: float | None = None,
-    facts: dict[str, str] | None = None,
+    facts: Facts = UNKNOWN,
 ) -> Implementation:
-    """Return what the signature of `subject` says, settled by a trial call on `device` unless that is None."""
+    """Return what the signature of `subject` says, settled by a trial call on `device`, if any."""
     candidates = readings(signature_of(subject, name), weight_offset)
-    return _implementation(name, candidates, device, facts or {})
+    return _implementation(name, candidates, device, facts)
 
 
 def signature_of(subject: Any, name: str) -> Signature:
@@ -151,8 +153,6 @@ def _bundled(
     package = importlib.import_module(f"conformance.{kind}s")
     spec = f"{kind}:{name}"
     if name not in package.names():
-        from conformance.errors import no_such_name
-
         raise no_such_name(spec, [f"{kind}:{known}" for known in package.names()])
     try:
         module = package.load(name)
@@ -171,11 +171,11 @@ def _bundled(
         candidates += map(in_place, wanted) if function.endswith("_") else wanted
     if not candidates:
         raise NotRecognised(f"{spec} has none of rms_norm, fused_add_rms_norm, fused_add_rms_norm_.")
-    return _implementation(spec, candidates, device, {})
+    return _implementation(spec, candidates, device, UNKNOWN)
 
 
 def _implementation(
-    name: str, candidates: Iterable[Candidate], device: torch.device | str | None, facts: dict[str, str]
+    name: str, candidates: Iterable[Candidate], device: torch.device | str | None, facts: Facts
 ) -> Implementation:
     calls: dict[str, Call] = {}
     said: list[str] = []
@@ -191,7 +191,9 @@ def _implementation(
         if mode not in calls:
             calls[mode] = call
             said.extend(sentences(mode, candidate, call, evidence))
-    return Implementation(name=name, calls=calls, recognised=tuple(said), **facts)
+    return Implementation(
+        name=name, calls=calls, recognised=tuple(said), package=facts.package, version=facts.version
+    )
 
 
 def _with_offset(implementation: Implementation, weight_offset: float | None) -> Implementation:
@@ -199,10 +201,3 @@ def _with_offset(implementation: Implementation, weight_offset: float | None) ->
         return implementation
     calls = {m: replace(c, weight_offset=weight_offset) for m, c in implementation.calls.items()}
     return replace(implementation, calls=calls)
-
-
-def error_of(raised: BaseException) -> ConformanceError:
-    """Return `raised` as one of the suite's own errors, whatever an import or a declaration raised."""
-    if isinstance(raised, ConformanceError):
-        return raised
-    return ImportFailed(f"{type(raised).__name__}: {raised}")

@@ -1,6 +1,8 @@
-"""Correct kernels, emulated in fp32: conventions, orders of summation, kinds of reciprocal root, ways of multiplying.
+"""Correct kernels, emulated in fp32: conventions, orders of summation, kinds of reciprocal root, ways of
+multiplying.
 
-numpy adds strictly in the order written (torch's CPU sums do not say theirs), so `ascending` really is sequential.
+numpy adds strictly in the order written (torch's CPU sums do not say theirs), so `ascending` really is
+sequential.
 """
 
 from __future__ import annotations
@@ -41,9 +43,17 @@ def tensor(fill: Fill, shape: tuple[int, ...], dtype: str) -> Tensor:
 
 
 def problem(
-    shape: tuple[int, int], fill: Fill, dtype: str, *, fused: bool, eps: float = 1e-6, offset: float = 0.0, **dtypes: str
+    shape: tuple[int, int],
+    fill: Fill,
+    dtype: str,
+    *,
+    fused: bool,
+    eps: float = 1e-6,
+    offset: float = 0.0,
+    **dtypes: str,
 ) -> Problem:
-    """A problem as the 84 cases have it: signed weights, a residual three times as large as x in every row."""
+    """A problem as the 84 cases have it: signed weights, a residual three times as large as x in every
+    row."""
     names = {"x_dtype": dtype, "residual_dtype": dtype, "weight_dtype": dtype, "y_dtype": dtype} | dtypes
     x = tensor(fill, shape, names["x_dtype"])
     residual = None
@@ -74,7 +84,9 @@ class Kernel:
     def __call__(self, p: Problem) -> Tensor:
         convention = self.convention
         exact = p.x.float() if p.residual is None else p.x.float() + p.residual.float()
-        stored = store(exact.double(), p.residual_dtype if p.fused else p.x_dtype, truncating=convention.truncates_sum)
+        stored = store(
+            exact.double(), p.residual_dtype if p.fused else p.x_dtype, truncating=convention.truncates_sum
+        )
         h = stored.float() if convention.norm_input in ("rounded_sum", "mixed") else exact
         rrms = self._rrms(stored.float() if convention.norm_input == "rounded_sum" else exact, p.eps)
         weight = None if p.weight is None else p.weight.float() + p.weight_offset

@@ -1,4 +1,5 @@
-"""The interval rule at its edges: for every output, dtype and convention the last value inside passes, the next fails."""
+"""The interval rule at its edges: for every output, dtype and convention the last value inside passes, the
+next fails."""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def test_the_ends_of_the_interval_pass_and_the_next_values_fail(p: Problem, conv
     for edge, outward in ((low, -1), (high, 1)):
         found = explain(p, edge)
         assert convention.name in found.conventions, found.worst
-        assert found.worst is None and found.compared == edge.numel()
+        assert found.worst is None
+        assert found.compared == edge.numel()
         beyond = step(edge, p.y_dtype, outward)
         for row, column in ((0, 0), (2, 77), (SHAPE[0] - 1, SHAPE[1] - 1)):
             y = changed(edge, row, column, float(beyond[row, column]))
@@ -93,11 +95,16 @@ def test_one_element_outside_every_convention_is_the_finding(dtype: str, fused: 
     highest = torch.stack([interval(p, c)[1] for c in candidates_for(p)]).amax(0)
     y = changed(right, 3, 100, float(step(highest, dtype, 1)[3, 100]))
     found = explain(p, y)
-    assert not found.explained and found.conventions == ()
-    assert found.worst is not None and found.worst.count == 1 and 0.4 < found.worst.ulps
+    assert not found.explained
+    assert found.conventions == ()
+    assert found.worst is not None
+    assert found.worst.count == 1
+    assert found.worst.ulps > 0.4
     (wrong,) = found.wrong
-    assert wrong == found.worst.element and wrong.index == (3, 100)
-    assert wrong.actual == y[3, 100] and wrong.low <= wrong.expected <= wrong.high < wrong.actual
+    assert wrong == found.worst.element
+    assert wrong.index == (3, 100)
+    assert wrong.actual == y[3, 100]
+    assert wrong.low <= wrong.expected <= wrong.high < wrong.actual
 
 
 def test_elements_of_two_conventions_do_not_mix() -> None:
@@ -147,12 +154,16 @@ def test_the_bound() -> None:
 def test_zero_elements_never_explain() -> None:
     p = Problem(torch.zeros(0, 7, dtype=torch.float64), None, None, 1e-6, 0.0, "float16", "", "", "float16")
     found = explain(p, torch.zeros(0, 7, dtype=torch.float64))
-    assert found.compared == 0 and not found.explained and found.conventions == ()
+    assert found.compared == 0
+    assert not found.explained
+    assert found.conventions == ()
     assert not base_grade(p, torch.zeros(0, 7, dtype=torch.float64)).ok
 
 
 def test_rows_are_judged_in_chunks_that_cover_each_once() -> None:
-    p = Problem(torch.zeros(1000, 300, dtype=torch.float64), None, None, 1e-6, 0.0, "float16", "", "", "float16")
+    p = Problem(
+        torch.zeros(1000, 300, dtype=torch.float64), None, None, 1e-6, 0.0, "float16", "", "", "float16"
+    )
     rows = [row for start, stop in row_chunks(p) for row in range(start, stop)]
     assert rows == list(range(1000))
     assert not explain(p, changed(p.x, 999, 299, 1.0)).explained
@@ -191,7 +202,8 @@ def test_truncated_is_the_largest_value_not_beyond(dtype: str) -> None:
     values = torch.from_numpy(decode(raw, "float32"))
     values = values[values.isfinite()]
     got = truncated(values, dtype)
-    assert got.isfinite().all() and (got.abs() <= values.abs()).all()
+    assert got.isfinite().all()
+    assert (got.abs() <= values.abs()).all()
     outward = step(got, dtype, 1).where(values > 0, step(got, dtype, -1))
     assert (outward.abs() > values.abs()).all()
     special = torch.tensor([math.nan, math.inf, -math.inf, 0.0], dtype=torch.float64)
@@ -216,23 +228,29 @@ def special(dtype: str, *put: tuple[int, int, float | str], scale: float = 1.0, 
 def test_a_nan_makes_its_row_nan_and_no_other(dtype: str) -> None:
     p = special(dtype, (1, 5, "nan"))
     y = Kernel(conventions(False)[0])(p)
-    assert y[1].isnan().all() and explain(p, y).explained
+    assert y[1].isnan().all()
+    assert explain(p, y).explained
     for row, column, value in ((1, 5, 0.0), (1, 6, 1.0), (2, 5, math.nan), (2, 5, math.inf)):
         found = explain(p, changed(y, row, column, value))
-        assert not found.explained and found.wrong[0].index == (row, column)
-        assert found.worst is not None and found.worst.ulps == math.inf
+        assert not found.explained
+        assert found.wrong[0].index == (row, column)
+        assert found.worst is not None
+        assert found.worst.ulps == math.inf
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_an_inf_is_nan_at_its_place_and_zero_or_nan_beside(dtype: str) -> None:
     p = special(dtype, (1, 5, "-inf"))
     y = Kernel(conventions(False)[0])(p)
-    assert y[1, 5].isnan() and (y[1, :5] == 0).all()
+    assert y[1, 5].isnan()
+    assert (y[1, :5] == 0).all()
     zeros = explain(p, y)
-    assert zeros.explained and zeros.notes == ("1 rows with an Inf: elements beside it came out 0",)
+    assert zeros.explained
+    assert zeros.notes == ("1 rows with an Inf: elements beside it came out 0",)
     y[1] = math.nan
     nans = explain(p, y)
-    assert nans.explained and nans.notes == ("1 rows with an Inf: elements beside it came out NaN",)
+    assert nans.explained
+    assert nans.notes == ("1 rows with an Inf: elements beside it came out NaN",)
     for row, column, value in ((1, 5, 0.0), (1, 6, 1.0), (1, 6, math.inf), (0, 0, math.nan)):
         assert not explain(p, changed(y, row, column, value)).explained
 
@@ -244,7 +262,9 @@ def test_a_sum_beyond_fp16_is_judged_under_the_convention_tried() -> None:
     x[1, 5], residual[1, 5] = 60000.0, 60000.0
     p = Problem(x, residual, plain.weight, 1e-6, 0.0, "float16", "float16", "float16", "float16")
     exact, rounded, mixed = (Kernel(c)(p) for c in conventions(True)[:3])
-    assert exact.isfinite().all() and rounded[1, 5].isnan() and mixed[1, 5].isinf()
+    assert exact.isfinite().all()
+    assert rounded[1, 5].isnan()
+    assert mixed[1, 5].isinf()
     for y, name in ((exact, "exact sum"), (rounded, "rounded sum"), (mixed, "mixed")):
         assert explain(p, y).conventions == (f"one rounding, {name}",)
     assert not explain(p, changed(exact, 1, 5, math.inf)).explained
@@ -270,7 +290,8 @@ def test_a_mean_square_beyond_fp32_is_recorded_not_failed(dtype: str) -> None:
     for value in (0.0, 3.0, math.nan):
         y[1] = value
         found = explain(p, y)
-        assert found.explained and found.compared == 3 * 33
+        assert found.explained
+        assert found.compared == 3 * 33
         assert found.notes == ("1 rows not judged: their mean square is beyond what fp32 can hold",)
     assert not explain(p, changed(y, 2, 0, 9.0)).explained
 
@@ -288,11 +309,16 @@ def test_tiny_rows_are_judged_although_their_squares_vanish(dtype: str, scale: f
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_subnormal_inputs_and_results_may_be_flushed(dtype: str) -> None:
-    p = special(dtype, scale=1e-38)  # 1000 times larger after the norm, and normal: only the input was flushed
+    p = special(
+        dtype, scale=1e-38
+    )  # 1000 times larger after the norm, and normal: only the input was flushed
     smallest = 2.0**-126
-    flushed = Problem(p.x.where(p.x.abs() >= smallest, 0.0), None, p.weight, p.eps, 0.0, dtype, "", dtype, dtype)
+    flushed = Problem(
+        p.x.where(p.x.abs() >= smallest, 0.0), None, p.weight, p.eps, 0.0, dtype, "", dtype, dtype
+    )
     y = Kernel(conventions(False)[0])(flushed)
-    assert explain(p, y).explained and not torch.equal(y, Kernel(conventions(False)[0])(p))
+    assert explain(p, y).explained
+    assert not torch.equal(y, Kernel(conventions(False)[0])(p))
     large = int(p.x[0].abs().argmax())
     assert not explain(p, changed(y, 0, large, 0.0)).explained
     p = special(dtype, scale=1e-38, eps=1.0)
@@ -305,14 +331,15 @@ def test_fp16_subnormals_are_not_flushed() -> None:
     p = special("float16", scale=1e-6)
     y = Kernel(conventions(False)[0])(p)
     smallest = 2.0**-14
-    assert (0 < y.abs()).logical_and(y.abs() < smallest).any()
+    assert (y.abs() > 0).logical_and(y.abs() < smallest).any()
     assert not explain(p, y.where(y.abs() >= smallest, 0.0)).explained
 
 
 def test_a_zero_row_is_zero() -> None:
     p = problem((3, 33), Fill(zero_rows=(1,)), "bfloat16", fused=False)
     y = Kernel(conventions(False)[0])(p)
-    assert (y[1] == 0).all() and explain(p, y).explained
+    assert (y[1] == 0).all()
+    assert explain(p, y).explained
     assert not explain(p, changed(y, 1, 0, math.nan)).explained
 
 
@@ -326,12 +353,15 @@ def test_residual_out_is_exact_to_the_bit(dtype: str, out: str) -> None:
     assert p.residual is not None
     right = nearest(p.x + p.residual, out)
     verdict = residual_exact(p, right, out)
-    assert verdict.exact and verdict.compared == right.numel() and verdict.wrong == ()
+    assert verdict.exact
+    assert verdict.compared == right.numel()
+    assert verdict.wrong == ()
     for direction in (-1, 1):
         y = changed(right, 4, 128, float(step(right, out, direction)[4, 128]))
         verdict = residual_exact(p, y, out)
         assert (verdict.status, verdict.count) == ("wrong", 1)
-        assert verdict.wrong[0].index == (4, 128) and verdict.wrong[0].expected == right[4, 128]
+        assert verdict.wrong[0].index == (4, 128)
+        assert verdict.wrong[0].expected == right[4, 128]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -340,7 +370,8 @@ def test_residual_out_truncated_everywhere_has_its_name(dtype: str) -> None:
     assert p.residual is not None
     cut, right = truncated(p.x + p.residual, dtype), nearest(p.x + p.residual, dtype)
     verdict = residual_exact(p, cut, dtype)
-    assert verdict.status == "truncated" and verdict.count == int((cut != right).sum())
+    assert verdict.status == "truncated"
+    assert verdict.count == int((cut != right).sum())
     mixed = cut.clone()
     mixed[:2] = right[:2]
     assert residual_exact(p, mixed, dtype).status == "wrong"
@@ -365,18 +396,25 @@ def test_rrms_at_the_edges_of_its_bound(fused: bool) -> None:
     allowed = bound(SHAPE[1]) + (2.0**-24 if fused else 0.0)
     for sign in (-1, 1):
         edge = nearest(right * (1 + sign * allowed), "float32")
-        assert rrms_ok(p, edge).ok and rrms_ok(p, edge).compared == SHAPE[0]
+        assert rrms_ok(p, edge).ok
+        assert rrms_ok(p, edge).compared == SHAPE[0]
         beyond = edge.clone()
         beyond[3] = step(edge, "float32", sign)[3]
         verdict = rrms_ok(p, beyond)
-        assert not verdict.ok and verdict.count == 1 and verdict.wrong[0].index == (3,)
+        assert not verdict.ok
+        assert verdict.count == 1
+        assert verdict.wrong[0].index == (3,)
     assert not rrms_ok(p, 1.0 / right).ok
 
 
 def test_rrms_special_rows() -> None:
     p = special("float32", (0, 0, "nan"), (1, 0, "inf"), (2, 0, 1e30))
     right = reciprocal_rms(p.x, p.eps)[:, 0]
-    for row, good, bad in ((0, [math.nan], [0.0]), (1, [0.0, math.nan], [1.0]), (2, [0.0, 5.0, math.nan], [])):
+    for row, good, bad in (
+        (0, [math.nan], [0.0]),
+        (1, [0.0, math.nan], [1.0]),
+        (2, [0.0, 5.0, math.nan], []),
+    ):
         for value in good + bad:
             rrms = nearest(right, "float32")
             rrms[row] = value
@@ -392,9 +430,12 @@ def test_base_grade_at_its_tolerance(dtype: str, tolerance: float) -> None:
     expected = p.x * reciprocal_rms(p.x, p.eps) * p.weight
     edge = expected + (tolerance + tolerance * expected.abs()) * 0.999
     verdict = base_grade(p, edge)
-    assert verdict.ok and verdict.compared == edge.numel()
+    assert verdict.ok
+    assert verdict.compared == edge.numel()
     verdict = base_grade(p, changed(edge, 1, 2, float(edge[1, 2]) + 0.002 * tolerance * 2))
-    assert not verdict.ok and verdict.count == 1 and verdict.wrong[0].index == (1, 2)
+    assert not verdict.ok
+    assert verdict.count == 1
+    assert verdict.wrong[0].index == (1, 2)
     for value in (math.nan, math.inf, -math.inf):
         assert not base_grade(p, changed(expected, 1, 2, value)).ok
 
@@ -402,7 +443,8 @@ def test_base_grade_at_its_tolerance(dtype: str, tolerance: float) -> None:
 def test_base_grade_special_rows() -> None:
     p = special("float32", (0, 0, "nan"), (1, 0, "inf"), (2, 0, 1e30))
     y = Kernel(conventions(False)[0])(p)
-    assert base_grade(p, y).ok and base_grade(p, y).compared == 3 * 33
+    assert base_grade(p, y).ok
+    assert base_grade(p, y).compared == 3 * 33
     assert not base_grade(p, changed(y, 0, 1, 0.0)).ok
     assert not base_grade(p, changed(y, 1, 1, 1.0)).ok
     assert base_grade(p, changed(y, 2, 1, 5.0)).ok
@@ -413,7 +455,9 @@ def test_where_is_strict_json() -> None:
     p = special("float32")
     y = changed(Kernel(conventions(False)[0])(p), 0, 0, math.nan)
     where = explain(p, y).wrong[0].where()
-    assert where["tensor"] == "y" and where["index"] == [0, 0] and where["actual"] == "nan"
+    assert where["tensor"] == "y"
+    assert where["index"] == [0, 0]
+    assert where["actual"] == "nan"
     assert isinstance(where["expected"], float)
 
 

@@ -86,7 +86,9 @@ def test_encode_agrees_with_numpy_casts_over_the_whole_range() -> None:
             expected = spread.astype(cast).view(form.storage)
             expected = np.where(np.isnan(spread), form.storage(form.nan), expected)
             assert np.array_equal(encode(spread, dtype), expected)
-    assert np.array_equal(encode(decode(encode(spread, "float64"), "float64"), "float64"), encode(spread, "float64"))
+    assert np.array_equal(
+        encode(decode(encode(spread, "float64"), "float64"), "float64"), encode(spread, "float64")
+    )
 
 
 def test_bf16_agrees_with_fractions_on_random_values() -> None:

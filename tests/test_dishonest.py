@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from conformance.certification import Certification, Options
 from conformance.model import Verdict
 from conformance.results import Result, read
 
-ONLY = ("smoke/wired[none,bf16]", "smoke/wired[none,fp32]", "smoke/row_slice[none,bf16]")
+ONLY = ("smoke/wired[none,bf16]", "smoke/wired[none,fp32]", "smoke/odd_width[none,bf16]")
 HONEST = "def rms_norm(x, weight, eps=1e-6):\n    return norm(x, weight, eps)\n"
 
 AT_IMPORT = """
@@ -32,34 +31,24 @@ IN_A_CALL = {
     "exits": "raise SystemExit(0)",
     "returns_none": "return None",
     "refuses_all_but_one": """
-    if x.dtype != torch.float32:
-        raise ValueError("only fp32")
-    if x[0, 0] != FIRST:
-        raise ValueError("not these numbers")
+    if x.shape != (4, 257) or x.dtype != torch.float32:
+        raise ValueError("not this one")
     return norm(x, weight, eps)
 """,
     "sets_the_default_dtype": "torch.set_default_dtype(torch.bfloat16); return norm(x, weight, eps)",
     "leaves_grad_mode_off": "torch.set_grad_enabled(False); return norm(x, weight, eps)",
     "lies_in_a_subclass": "return torch.zeros_like(x).as_subclass(Liar)",
-    "lies_about_its_class": "return torch.zeros_like(x).as_subclass(Masked)",
 }
 
 LIARS = '''
 class Liar(torch.Tensor):
-    """Answers every question about itself with an error, or with what pleases."""
+    """Says that it is a plain tensor, and answers every other question with an error."""
+
+    __class__ = torch.Tensor
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         raise RuntimeError("ask someone else")
-
-
-class Masked(torch.Tensor):
-    __class__ = torch.Tensor
-
-    def detach(self):
-        return torch.full_like(torch.Tensor(self.shape), 1.0)
-
-FIRST = float("nan")
 '''
 
 WANTED = {
@@ -71,7 +60,6 @@ WANTED = {
     "sets_the_default_dtype": {"HONEST-STATE"},
     "leaves_grad_mode_off": {"HONEST-STATE"},
     "lies_in_a_subclass": {"OUTPUT-TYPE"},
-    "lies_about_its_class": {"OUTPUT-TYPE"},
     "patches_at_import": {"HONEST-STATE"},
 }
 """Implementation -> the requirements that its failures have to be named for."""
@@ -88,7 +76,7 @@ def asked(spec: str, folder: Path, shared: Certification | None = None) -> Resul
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory, tried: Tried) -> Iterator[dict[str, Result]]:
+def results(tmp_path_factory: pytest.TempPathFactory, tried: Tried) -> dict[str, Result]:
     """Every dishonest implementation once, an honest one before and after them, on one bench."""
     reports = tmp_path_factory.mktemp("reports")
     specs = {"before": tried.write("honest", HONEST)}

@@ -69,7 +69,9 @@ PINNED = {
 
 def digests() -> dict[str, str]:
     return {
-        f"{name}/{dtype}": digest(make(fill, (5, 257), dtype))[:16] for name, fill in FILLS.items() for dtype in DTYPES
+        f"{name}/{dtype}": digest(make(fill, (5, 257), dtype))[:16]
+        for name, fill in FILLS.items()
+        for dtype in DTYPES
     }
 
 
@@ -83,11 +85,7 @@ def test_the_bits_are_the_pinned_ones() -> None:
 
 def test_the_bits_do_not_depend_on_the_cpu_capability() -> None:
     """A process that may use no vector instructions in torch makes the same bits, torch imported or not."""
-    code = (
-        "import json, torch; torch.randn(3)\n"
-        "import test_inputs\n"
-        "print(json.dumps(test_inputs.digests()))"
-    )
+    code = "import json, torch; torch.randn(3)\nimport test_inputs\nprint(json.dumps(test_inputs.digests()))"
     paths = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(__file__))]
     environment = os.environ | {
         "ATEN_CPU_CAPABILITY": "default",
@@ -101,14 +99,20 @@ def test_the_bits_do_not_depend_on_the_cpu_capability() -> None:
 
 def test_bell_is_near_normal_and_uniform_is_flat() -> None:
     bell = values(Fill(), (1000, 500))
-    assert abs(bell.mean()) < 0.005 and abs(bell.std() - 1) < 0.005 and 3.2 < abs(bell).max() < 3.4642
+    assert abs(bell.mean()) < 0.005
+    assert abs(bell.std() - 1) < 0.005
+    assert 3.2 < abs(bell).max() < 3.4642
     flat = values(Fill(kind="uniform"), (1000, 500), "float64")
-    assert abs(flat.mean()) < 0.005 and abs(flat.var() - 1 / 3) < 0.005 and 0.999 < abs(flat).max() < 1
+    assert abs(flat.mean()) < 0.005
+    assert abs(flat.var() - 1 / 3) < 0.005
+    assert 0.999 < abs(flat).max() < 1
 
 
 def test_the_first_rows_of_a_taller_tensor_are_the_shorter_one() -> None:
     fill = Fill(row_scales=(1.0, 2.0))
-    assert np.array_equal(make(fill, (3, 70), "float16"), make(fill, (2, 5, 70), "float16").reshape(10, 70)[:3])
+    assert np.array_equal(
+        make(fill, (3, 70), "float16"), make(fill, (2, 5, 70), "float16").reshape(10, 70)[:3]
+    )
 
 
 def test_seeds_give_unrelated_tensors() -> None:

@@ -44,7 +44,9 @@ def test_plain_formula(hidden_size: int, scale: float, eps: float, offset: float
     weight = tensor(Fill(seed=2), (hidden_size,), "bfloat16")
     y = normalise(x, None, weight, eps=eps, weight_offset=offset)
     for row in range(3):
-        for actual, right in zip(y[row].tolist(), exact(x[row].tolist(), weight.tolist(), eps, offset), strict=True):
+        for actual, right in zip(
+            y[row].tolist(), exact(x[row].tolist(), weight.tolist(), eps, offset), strict=True
+        ):
             assert abs(Fraction(actual) - right) <= abs(right) * Fraction(1, 2**48)
 
 
@@ -52,7 +54,9 @@ def test_no_weight_and_rrms() -> None:
     x = tensor(Fill(seed=3), (2, 33), "float16")
     y = normalise(x, None, None, eps=1e-5)
     right = exact(x[1].tolist(), None, 1e-5, 0.0)
-    assert all(abs(Fraction(a) - r) <= abs(r) * Fraction(1, 2**48) for a, r in zip(y[1].tolist(), right, strict=True))
+    assert all(
+        abs(Fraction(a) - r) <= abs(r) * Fraction(1, 2**48) for a, r in zip(y[1].tolist(), right, strict=True)
+    )
     mean = sum(Fraction(v) ** 2 for v in x[0].tolist()) / 33 + Fraction(1e-5)
     assert abs(Fraction(float(reciprocal_rms(x, 1e-5)[0])) * root(mean) - 1) < Fraction(1, 2**48)
 
@@ -64,7 +68,10 @@ def test_a_zero_row_is_zero() -> None:
 def test_the_three_sums() -> None:
     x = torch.tensor([[1.0, 256.0]], dtype=torch.float64)
     residual = torch.tensor([[2.0**-9, 1.0]], dtype=torch.float64)
-    exact_sum, rounded = [[1 + 2.0**-9, 257.0]], [[1.0, 256.0]]  # bf16 near 256 has a spacing of 2: a tie, to even
+    exact_sum, rounded = (
+        [[1 + 2.0**-9, 257.0]],
+        [[1.0, 256.0]],
+    )  # bf16 near 256 has a spacing of 2: a tie, to even
     got = {n: norm_source(x, residual, n, "bfloat16") for n in ("exact_sum", "rounded_sum", "mixed")}
     assert [t.tolist() for t in got["exact_sum"]] == [exact_sum, exact_sum]
     assert [t.tolist() for t in got["rounded_sum"]] == [rounded, rounded]
@@ -74,7 +81,10 @@ def test_the_three_sums() -> None:
 
 
 def test_the_fused_formula_is_the_plain_one_of_the_sum() -> None:
-    x, residual = tensor(Fill(seed=4), (2, 65), "bfloat16"), tensor(Fill(seed=5, scale=3.0), (2, 65), "bfloat16")
+    x, residual = (
+        tensor(Fill(seed=4), (2, 65), "bfloat16"),
+        tensor(Fill(seed=5, scale=3.0), (2, 65), "bfloat16"),
+    )
     weight = tensor(Fill(seed=6), (65,), "bfloat16")
     fused = normalise(x, residual, weight, eps=1e-6)
     assert torch.equal(fused, normalise(x + residual, None, weight, eps=1e-6))

@@ -19,8 +19,10 @@ class Operation:
 class Kernel:
     """The operations of one kernel in order, and what each value was computed from."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, arguments: list[str]) -> None:
         body = re.sub(r" loc\((?:[^()]|\([^()]*\))*\)", "", text)
+        for i, name in enumerate(arguments):  # older versions number the arguments
+            body = re.sub(rf"%arg{i}\b", f"%{name}", body)
         self.operations = [op for line in body.splitlines() if (op := _parse(line)) is not None]
         # Names are reused in the two loop bodies, so a definition is looked up from its use backwards.
         self._defined = {i: op.result for i, op in enumerate(self.operations) if op.result}

@@ -9,6 +9,9 @@ from conformance.packages import version_of
 
 NAMES = ("fla",)
 
+DEVICES = ("cuda",)
+"""Its kernels are autotuned, which needs a driver: Triton's interpreter has none."""
+
 PACKAGE = "fla-core"
 HOMEPAGE = "https://github.com/fla-org/flash-linear-attention"
 ISSUES = "https://github.com/fla-org/flash-linear-attention/issues"
@@ -50,6 +53,7 @@ def conformance_implementations() -> list[Implementation]:
             package=PACKAGE,
             homepage=HOMEPAGE,
             issues=ISSUES,
+            devices=DEVICES,
             recognised=(
                 "none: fla.modules.layernorm.rms_norm with bias=None",
                 "residual: the same with residual= and prenorm=True",

@@ -1,4 +1,4 @@
-"""FlashInfer. The plain norm returns y or fills out=; the fused add returns nothing and overwrites x and residual."""
+"""FlashInfer: the plain norm returns y or fills out=; the fused add overwrites x and residual."""
 
 from __future__ import annotations
 

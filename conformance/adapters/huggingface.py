@@ -1,8 +1,8 @@
 """The two modules of Hugging Face's model code, written anew here from their published behaviour.
 
-`huggingface_llama` (Llama, Qwen, Mistral): the normalised row is rounded to x's dtype, then multiplied by the
-weight, so with an fp32 weight a 16-bit x gives an fp32 y. `huggingface_gemma`: all in fp32, the weight counts from
-one, y has x's dtype. Neither has a fused add: the decoder block adds by itself.
+`huggingface_llama` (Llama, Qwen, Mistral): the normalised row is rounded to x's dtype, then multiplied by
+the weight, so with an fp32 weight a 16-bit x gives an fp32 y. `huggingface_gemma`: all in fp32, the weight
+counts from one, y has x's dtype. Neither has a fused add: the decoder block adds by itself.
 """
 
 from __future__ import annotations

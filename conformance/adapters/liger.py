@@ -1,7 +1,7 @@
 """Liger-Kernel, in its two casting modes: `llama` rounds x_hat, `gemma` computes in fp32 with weight + 1.
 
-The add is done in x's dtype, so what is normalised is the rounded sum. The casting mode `none` computes all in
-x's dtype; it is not declared here. (`in_place` is about the gradient: the forward overwrites nothing.)
+The add is done in x's dtype, so what is normalised is the rounded sum. The casting mode `none` computes all
+in x's dtype; it is not declared here. (`in_place` is about the gradient: the forward overwrites nothing.)
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from conformance.model import Call, Implementation, Parameter
 from conformance.packages import version_of
 
 NAMES = ("liger", "liger_gemma")
+
+DEVICES = ("cuda",)
+"""Its kernels use libdevice, which Triton's interpreter has not: on a CPU there is nothing to ask."""
 
 PACKAGE = "liger-kernel"
 HOMEPAGE = "https://github.com/linkedin/Liger-Kernel"
@@ -55,6 +58,7 @@ def conformance_implementations() -> list[Implementation]:
             package=PACKAGE,
             homepage=HOMEPAGE,
             issues=ISSUES,
+            devices=DEVICES,
             recognised=(
                 f'liger_rms_norm and liger_fused_add_rms_norm, casting_mode="{mode}", offset={offset:g}',
             ),

@@ -27,9 +27,7 @@ def conformance_implementations() -> list[Implementation]:
         Implementation(
             name="reference",
             calls={
-                "none": Call(
-                    reference_kernels.rms_norm, plain, returns=("y", "rrms"), rounds_x_hat=False
-                ),
+                "none": Call(reference_kernels.rms_norm, plain, returns=("y", "rrms"), rounds_x_hat=False),
                 "residual": Call(
                     reference_kernels.fused_add_rms_norm,
                     fused,

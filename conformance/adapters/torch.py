@@ -1,9 +1,8 @@
-"""torch.nn.functional.rms_norm, eager. Torch has no fused add: the sum is rounded and stored, then normalised."""
+"""torch.nn.functional.rms_norm, eager. Torch has no fused add: the sum is stored, then normalised."""
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 
 from conformance.hookspecs import hookimpl
 from conformance.model import Call, Implementation, Parameter
@@ -20,7 +19,7 @@ def add_then_rms_norm(
     """Return (y, residual_out): the sum in the residual's dtype, and its norm in x's dtype."""
     residual_out = (x + residual).to(residual.dtype)
     wide = residual_out.to(torch.promote_types(x.dtype, residual.dtype))
-    y = F.rms_norm(wide, wide.shape[-1:], weight, eps).to(x.dtype)
+    y = torch.nn.functional.rms_norm(wide, wide.shape[-1:], weight, eps).to(x.dtype)
     return y, residual_out
 
 
@@ -34,7 +33,7 @@ def conformance_implementations() -> list[Implementation]:
             name="torch",
             calls={
                 "none": Call(
-                    F.rms_norm,
+                    torch.nn.functional.rms_norm,
                     (
                         Parameter("input", "x"),
                         Parameter("normalized_shape", "normalized_shape"),

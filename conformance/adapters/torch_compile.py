@@ -16,9 +16,7 @@ from conformance.model import Call, Implementation, Parameter
 NAMES = ("torch_compile",)
 
 
-def rms_norm(
-    x: torch.Tensor, weight: torch.Tensor | None = None, eps: float | None = None
-) -> torch.Tensor:
+def rms_norm(x: torch.Tensor, weight: torch.Tensor | None = None, eps: float | None = None) -> torch.Tensor:
     """Return torch's own norm over the last dimension."""
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
 

@@ -1,4 +1,4 @@
-"""Check that a call leaves torch, numpy and the clock as they were (conformance.watch says what is watched)."""
+"""Check that import and call leave torch, numpy and the clock as they were (conformance.watch says what)."""
 
 from conformance.model import Finding
 from conformance.seen import Seen
@@ -12,8 +12,9 @@ def applies(seen: Seen) -> bool:
 
 
 def check(seen: Seen) -> list[Finding]:
-    drift = [sentence for step in seen.steps for sentence in step.record.get("drift", [])]
+    told = [f"after the import {sentence}" for sentence in seen.observation.import_drift]
+    told += [f"after the call {sentence}" for step in seen.steps for sentence in step.record.get("drift", [])]
     return [
-        Finding(NAME, "HONEST-STATE", "fail", f"after the call {sentence}; it was put back")
-        for sentence in dict.fromkeys(drift)
+        Finding(NAME, "HONEST-STATE", "fail", f"{sentence}; it was put back")
+        for sentence in dict.fromkeys(told)
     ]

@@ -15,7 +15,7 @@ def check(seen: Seen) -> list[Finding]:
     findings = []
     for view in seen.views:
         found = view.explanation
-        if found is None or not found.conventions or view.numbers is None:
+        if found is None or not found.conventions or not view.numbers or not view.numbers["count"]:
             continue
         numbers = view.numbers
         if not numbers["bias_ok"]:

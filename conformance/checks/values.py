@@ -75,7 +75,7 @@ def _wrong(seen: Seen, view: View, index: int, message: str, where) -> Finding:
     if index and seen.run.scenario == "new_contents":
         told = f"call 2, with new contents at the same addresses: {message}; call 1 was right"
         return Finding(NAME, "INVARIANCE-FRESH", "fail", told, where)
-    diagnosis = diagnose(view.problem, view.values("y"))
+    diagnosis = diagnose(view.problem, view.values("y"), view.explanation)
     candidates = tuple((c.name, c.requirement, c.sentence) for c in diagnosis.matches)
     requirement = candidates[0][1] if candidates else _asked(seen)
     told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure])
