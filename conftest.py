@@ -1,7 +1,7 @@
 """Lets a checkout work without being installed; a bare `pytest` here certifies the bundled kernels.
 
-The plugin is registered in a hook and not by `pytest_plugins`, which pytest refuses in a conftest.py that it meets
-late: this one, where the checkout is used from another folder and the cases are collected from here.
+The plugin is registered in a hook and not by `pytest_plugins`, which pytest refuses in a conftest.py that it
+meets late: this one, where the checkout is used from another folder and the cases are collected from here.
 """
 
 import pytest

@@ -55,7 +55,7 @@ class GuardAllocations(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """No: that imports torch._dynamo, two seconds a worker, and nothing is compiled under a dispatch mode."""
+        """No: that imports torch._dynamo, two seconds a worker; nothing is compiled under a dispatch mode."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -11,33 +11,22 @@ import os
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from conformance import run as stage
 from conformance.isolate import Worker, WorkerDied
+from conformance.loaded import Loaded
 from conformance.judge import broken, judge, not_planned
 from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
 from conformance.plan import Machine, plan, twins
 from conformance.protocol import Arena
-from conformance.targets import from_description
 
 LOAD_TIMEOUT = 300.0
 _FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """An implementation as its worker described it, or why there is none."""
-
-    spec: str
-    implementation: Implementation | None
-    error: str = ""  # NotInstalled, NoSuchImplementation, NotRecognised, ImportFailed, crash, hang
-    message: str = ""
-    hint: str = ""
-    drift: tuple[str, ...] = ()  # what importing it changed (conformance.watch)
 
 
 class Bench:
@@ -59,55 +48,53 @@ class Bench:
         self._loaded: dict[str, Loaded] = {}
         self._spec: str | None = None
         self._worker: Worker | None = None
-        self._probe: dict[str, bool] = {}
         self._twins: dict[str, Verdict] = {}
 
     # --- implementations -------------------------------------------------------------------------------
 
     def load(self, spec: str) -> Loaded:
         """Import an implementation in a worker and say how its call is read. Never raises for its faults."""
-        if spec not in self._loaded:
-            self._loaded[spec] = self._load(spec)
+        self.load_all([spec])
         return self._loaded[spec]
+
+    def load_all(self, specs: Sequence[str]) -> list[Loaded]:
+        """`load` for several, side by side."""
+        new = [spec for spec in specs if spec not in self._loaded]
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            self._loaded.update(zip(new, pool.map(self._load, new), strict=True))
+        return [self._loaded[spec] for spec in specs]
+
+    def know(self, loaded: Loaded) -> None:
+        """Take over what another process of the same certification found out."""
+        self._loaded[loaded.spec] = loaded
 
     def _load(self, spec: str) -> Loaded:
         for probe in (True, False):  # a probe that kills the process: go by name and order
+            worker = self._new_worker()
             try:
-                reply = self._fresh_worker(spec).ask(
-                    {"op": "load", "spec": spec, "probe": probe}, LOAD_TIMEOUT
-                )
+                reply = worker.ask(self._load_request(spec, probe), LOAD_TIMEOUT)
             except WorkerDied as death:
-                self._close_worker()
-                failed = Loaded(spec, None, death.kind, f"{death.detail}; {death.output[-500:]}")
+                failed = Loaded(spec, error=death.kind, message=f"{death.detail}; {death.output[-500:]}")
                 continue
-            self._probe[spec] = probe
-            if "broken" in reply:
-                return Loaded(spec, None, "broken", reply["broken"], reply["trace"])
-            if "error" in reply:
-                return Loaded(spec, None, reply["error"], reply["message"], reply["hint"])
-            found = from_description(reply["description"])
-            if self._weight_offset is not None:
-                calls = {
-                    mode: replace(call, weight_offset=self._weight_offset)
-                    for mode, call in found.calls.items()
-                }
-                found = replace(found, calls=calls)
-            return Loaded(spec, found, drift=tuple(reply["drift"]))
+            finally:
+                worker.close()
+            return Loaded.from_reply(spec, probe, reply)
         return failed
 
-    def _fresh_worker(self, spec: str) -> Worker:
-        self._close_worker()
-        self._worker = Worker(self._arena, self.machine.device, self._paths, {})
-        self._spec = spec
-        return self._worker
+    def _load_request(self, spec: str, probe: bool) -> dict[str, object]:
+        return {"op": "load", "spec": spec, "probe": probe, "weight_offset": self._weight_offset}
+
+    def _new_worker(self) -> Worker:
+        return Worker(self._arena, self.machine.device, self._paths, {})
 
     def _ready(self, spec: str) -> Worker:
         """The worker that has `spec` loaded; raises WorkerDied where it cannot be loaded again."""
         if self._worker is not None and self._spec == spec:
             return self._worker
-        worker = self._fresh_worker(spec)
-        worker.ask({"op": "load", "spec": spec, "probe": self._probe.get(spec, True)}, LOAD_TIMEOUT)
-        return worker
+        self._close_worker()
+        self._worker, self._spec = self._new_worker(), spec
+        self._worker.ask(self._load_request(spec, self._loaded[spec].probe), LOAD_TIMEOUT)
+        return self._worker
 
     def _close_worker(self) -> None:
         if self._worker is not None:
@@ -158,10 +145,11 @@ class Bench:
         try:
             worker = self._ready(spec)
         except WorkerDied as death:
+            self._close_worker()
             return stage.Observation(run, call, death.kind, [], death.detail, death.output)
         more = {} if filler is None else {"filler": filler}
         seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
-        if seen.status in ("crash", "hang"):
+        if seen.status in ("crash", "hang", "broken"):
             self._close_worker()
         seen.import_drift = self.load(spec).drift
         return seen

@@ -237,7 +237,7 @@ def strays(placed: Placed, before: np.ndarray, after: np.ndarray) -> Stray | Non
 
 
 def _gap(placed: Placed, element: int) -> str:
-    """Which gap an element offset within the tensor's span lies in: that behind the nearest element before it."""
+    """Which gap an offset within the tensor's span lies in: that behind the nearest element before it."""
     dims = sorted(zip(placed.strides, range(len(placed.shape)), strict=True), reverse=True)
     column = 0
     for stride, dim in dims:

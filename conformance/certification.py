@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance import __version__, load
-from conformance.bench import Bench, Loaded, this_machine
+from conformance.bench import Bench, this_machine
 from conformance.conclude import ImplementationResult
 from conformance.environment import environment, package_of
+from conformance.loaded import Loaded
 from conformance.model import Case, Requirement, Run, Verdict
 from conformance.plan import DEFAULT_PROFILE, Machine, selected
 from conformance.report import Result, Writer, conclude_all, declared_convention
@@ -71,6 +72,10 @@ class Certification:
             self.machine, o.grade, self.requirements,
             timeout=o.timeout, paths=paths, weight_offset=o.weight_offset,
         )  # fmt: skip
+
+    def load_all(self) -> list[Loaded]:
+        """Import every implementation, side by side, and say how each is read."""
+        return self.bench.load_all(self.options.specs)
 
     def runs(self, spec: str) -> list[Run]:
         """The runs that an implementation is asked; empty where it did not load."""

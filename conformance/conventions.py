@@ -50,7 +50,7 @@ class Problem:
             raise ValueError(f"x has shape {tuple(self.x.shape)}, but should be (n_rows, hidden_size)")
         if self.residual is not None and self.residual.shape != self.x.shape:
             raise ValueError(
-                f"residual has shape {tuple(self.residual.shape)}, but should be {tuple(self.x.shape)}, like x"
+                f"residual has shape {tuple(self.residual.shape)}, but should be x's, {tuple(self.x.shape)}"
             )
         if self.weight is not None and self.weight.shape != self.x.shape[-1:]:
             raise ValueError(

@@ -75,18 +75,18 @@ class DifferentCases(ConformanceError):
     """Result files that cannot be merged or compared: they were asked different questions."""
 
 
-def not_installed(name: str, package: str, error: ModuleNotFoundError) -> NotInstalled:
-    """Return the error for adapter `name`, whose distribution `package` could not be imported."""
+def not_installed(package: str, error: ModuleNotFoundError) -> NotInstalled:
+    """Return what an adapter raises where importing its distribution `package` raised `error`."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:
         return NotInstalled(
-            f"{name}: not installed. The adapter is known and the package {package!r} is not here.",
-            f"Install it with `pip install {package}`, or leave out --impl={name}.",
+            f"not installed. The adapter is known and the package {package!r} is not here.",
+            f"Install it with `pip install {package}`, or leave this --impl out.",
         )
     return NotInstalled(
-        f"{name}: not installed. {package} is here and needs the module {error.name!r}, which is not.",
-        f"Install what provides {error.name!r}, or leave out --impl={name}.",
+        f"not installed. {package} is here and needs the module {error.name!r}, which is not.",
+        f"Install what provides {error.name!r}, or leave this --impl out.",
     )
 
 

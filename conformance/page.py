@@ -31,6 +31,7 @@ from conformance.showing import (
     counted,
     counts_line,
     first_failure,
+    interest,
     link,
     number,
     obtained,
@@ -38,7 +39,6 @@ from conformance.showing import (
     reasons,
     reproduce,
     shorten,
-    shows,
     values,
     visible,
 )
@@ -172,7 +172,7 @@ class Shown:
 def _card(index: int, column: Column, budget: int) -> Card:
     named = column.one.named
     bad = [v for v in column.verdicts if v.verdict in ("crash", "fail", "broken", "warn")]
-    bad.sort(key=lambda v: (ORDER.index(v.verdict), *_interest(v, named)))
+    bad.sort(key=lambda v: (ORDER.index(v.verdict), *interest(v, named)))
     first = first_failure(column.failing, named)
     return Card(
         index=index,
@@ -188,12 +188,6 @@ def _card(index: int, column: Column, budget: int) -> Card:
         statistics=accuracy_rows(column.verdicts),
         conventions=convention_sentences(column.one.conventions),
     )
-
-
-def _interest(verdict: Verdict, named: Sequence[str]) -> tuple[bool, int, str]:
-    """Sort runs that show what the failure is named for first, and small ones before large ones."""
-    shown = bool(named) and any(shows(finding, named[0]) for finding in verdict.failed)
-    return (not shown, verdict.n_rows * verdict.hidden_size, verdict.run)
 
 
 def _shown(column: Column, verdict: Verdict, only: Finding | None = None) -> Shown:

@@ -5,6 +5,7 @@ Without --impl it adds its options and does nothing else: nothing is imported, c
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -93,7 +94,12 @@ def start(config: pytest.Config, specs: list[str], *, no_paths: bool) -> None:
     except ValueError as error:
         raise pytest.UsageError(str(error)) from None
     _cases(certification)  # a mistake in a case file stops here; during collection pytest would hide it
-    if worker is None:
+    if worker is not None:
+        from conformance.loaded import Loaded
+
+        for one in json.loads(worker["rn_loaded"]):
+            certification.bench.know(Loaded.from_json(one))
+    else:
         config.pluginmanager.register(Collector(config), "rn-collector")
     if no_paths:
         config.args = [str(p) for p in bundled]
@@ -122,9 +128,11 @@ def _holds_cases(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Leave the user's own last-failed records as they are; pytest registers their keepers after our configure."""
+    """Leave the user's own last-failed records as they are; their keepers come after our configure."""
+    if not session.config.stash.get(_no_paths, False):
+        return
     manager = session.config.pluginmanager
-    for name in ("lfplugin", "nfplugin", "stepwiseplugin") if session.config.stash.get(_no_paths, False) else ():
+    for name in ("lfplugin", "nfplugin", "stepwiseplugin"):
         plugin = manager.get_plugin(name)
         if plugin is not None:
             manager.unregister(plugin)
@@ -184,6 +192,7 @@ class CaseFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         certification = self.config.stash[_key]
+        certification.load_all()
         for spec in certification.options.specs:
             name = certification.name(spec)
             for run in certification.runs(spec):
@@ -335,7 +344,9 @@ class Collector:
 def pytest_configure_node(node: Any) -> None:
     """pytest-xdist: tell a worker process what its own command line does not show."""
     if _key in node.config.stash:
+        loaded = [one.to_json() for one in node.config.stash[_key].load_all()]
         node.workerinput["rn_no_paths"] = node.config.stash[_no_paths]
+        node.workerinput["rn_loaded"] = json.dumps(loaded)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,11 +1,14 @@
 """One trial call on tensors that can be told apart: what came back, and what was overwritten with what.
 
-The values are compared roughly (5 % of the largest): enough to tell y from the sum and the statistic, far too coarse to tell right from wrong. Nothing random is drawn, so the generators stay as they were.
+The values are compared roughly (5 % of the largest): enough to tell y from the sum and the statistic, far
+too coarse to tell right from wrong. Nothing random is drawn, so the generators stay as they were.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
@@ -42,8 +45,24 @@ def gather_evidence(
         except KeyboardInterrupt:
             raise
         except BaseException as raised:
+            _leave_after_a_device_fault(torch.device(device), raised)
             error = error or f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
     return Evidence(error=error)
+
+
+def _leave_after_a_device_fault(device: torch.device, raised: BaseException) -> None:
+    """End the process where the trial broke its device: the fault is sticky, and every later call would fail.
+
+    Whoever started this worker starts another one, and does without a trial.
+    """
+    if device.type != "cuda":
+        return
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError:
+        sys.stderr.write(f"the trial call broke the device: {raised}\n")
+        sys.stderr.flush()
+        os._exit(70)
 
 
 def wave(shape: tuple[int, ...], step: float, scale: float, device: torch.device) -> torch.Tensor:

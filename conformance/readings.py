@@ -262,8 +262,8 @@ def _name_slots(candidate: Candidate, evidence: Evidence) -> tuple[str, ...]:
 
 
 def _wrote_plain(evidence: Evidence) -> bool:
-    comes_back = [a for a, r in zip(evidence.slots_alias, evidence.returned, strict=True) if r != "none"]
-    return evidence.changed == {"residual": "plain"} and all(a == "residual" for a in comes_back)
+    comes_back = [evidence.alias(slot) for slot, what in enumerate(evidence.returned) if what != "none"]
+    return dict(evidence.changed) == {"residual": "plain"} and set(comes_back) <= {"residual"}
 
 
 def _with_y_as_out(call: Call) -> Call:

@@ -32,7 +32,10 @@ def registered(name: str) -> Implementation:
         if names is None:
             unnamed.append(module)
         elif name in names:
-            return _pick(name, declared(module))
+            try:
+                return _pick(name, declared(module))
+            except NotInstalled as error:
+                raise NotInstalled(f"{name}: {error.message}", error.hint) from None
     for module in unnamed:
         try:
             for implementation in declared(module):

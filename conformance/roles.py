@@ -73,8 +73,9 @@ def _role_of_y(arguments: Sequence[Argument], position: int) -> str:
 
     What it is directly behind x can also be an output; `readings.choose` tells the two apart by value.
     """
-    before = [ROLE_OF.get(argument.name.lower()) for argument in arguments[:position]]
-    if "x" not in before or "residual" in before:
+    names = [argument.name.lower() for argument in arguments]
+    before = [ROLE_OF.get(name) for name in names[:position]]
+    summands = [name for name in names if name != "y" and ROLE_OF.get(name) == "residual"]
+    if "x" not in before or summands:
         return "out"
-    beside_x = before[-1] == "x"
-    return "residual" if beside_x or arguments[position].required else "out"
+    return "residual" if before[-1] == "x" or arguments[position].required else "out"

@@ -7,7 +7,7 @@ row, then g * rrms is the statistic that was used. Its inverse square is compare
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,18 +22,54 @@ _FEWEST_COLUMNS = 8  # fewer elements always leave room for a factor
 _MOST_ELEMENTS = 1 << 21  # of the tensor: more rows say nothing new
 _SLOW_ELEMENTS = 1 << 14  # for the column by column sum
 _CHANCE = 1e-6
+_ROOM = 32.0 * 2.0**-24
 
 Match = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
-class _Factors:
-    """Bounds of the factor of each row, all (rows, 1), and the right statistic that they multiply."""
+class Factors:
+    """Bounds of the factor of each row, and the right statistic that they multiply; every field is (rows, 1).
+
+    usable: rows whose y is finite and whose elements are enough to tell. A row with low > high is more than a
+    factor off.
+    """
 
     low: Tensor
     high: Tensor
+    usable: Tensor
     rrms: Tensor
     mean: Tensor
+
+    def allow(self, rrms: Tensor, relative: Tensor | float) -> bool:
+        """Whether y may have come from this rrms (rows, 1), within the relative error, in every usable
+        row."""
+        factor = rrms / self.rrms
+        room = (2.0 * relative + 1e-6) * factor.abs()
+        return bool((~self.usable | ((self.low - room <= factor) & (factor <= self.high + room))).all())
+
+
+def factors(rows: Rows, source: int, two: bool) -> Factors:
+    """The factors of `rows` against the right formula of norm_input number `source`, for one or two
+    roundings."""
+    p = rows.all_rows
+    numerator, squares = rows.squares[source]
+    mean = squares.mean(-1, keepdim=True)
+    rrms = 1.0 / (mean + rows.eps).sqrt()
+    x_hat = numerator * rrms
+    centre = x_hat if rows.weight is None else x_hat * rows.weight
+    half = 0.5 * ulp(rows.y, p.y_dtype)
+    if two:
+        # The factor may carry x_hat into the next binade, where an ulp is twice as large.
+        first = ulp(x_hat, p.x_dtype)
+        half = half + (first if rows.weight is None else first * rows.weight.abs())
+    used = (centre != 0) & centre.isfinite()
+    usable = rows.y.isfinite().all(-1, keepdim=True) & (used.sum(-1, keepdim=True) >= _FEWEST_COLUMNS // 2)
+    size = torch.where(used, centre.abs(), 1.0)
+    towards = rows.y * centre.sign()
+    low = torch.where(used, (towards - half) / size, -torch.inf).amax(-1, keepdim=True)
+    high = torch.where(used, (towards + half) / size, torch.inf).amin(-1, keepdim=True)
+    return Factors(low, high, usable, rrms, mean)
 
 
 def row_factors(problem: Problem, y: Tensor, judged: Tensor) -> tuple[list[Match], tuple[str, ...]]:
@@ -44,41 +80,18 @@ def row_factors(problem: Problem, y: Tensor, judged: Tensor) -> tuple[list[Match
     index = judged.nonzero()[:, 0][: max(1, _MOST_ELEMENTS // problem.hidden_size)]
     rows = Rows(problem, y, index)
     for two in (False, True):
-        for source, (numerator, squares) in enumerate(rows.squares):
-            found = _factors(rows, numerator, squares, two)
-            if found is not None:
-                return _read(rows, source, found)
+        for source in range(len(rows.squares)):
+            found = factors(rows, source, two)
+            # Products with the factor are rounded in fp32 as well.
+            room = _ROOM * found.high.abs()
+            if bool((found.usable & (found.low <= found.high + room)).all()):
+                low, high = torch.minimum(found.low, found.high), torch.maximum(found.low, found.high)
+                wider = replace(found, low=low - _ROOM * low.abs(), high=high + room)
+                return _read(rows, source, wider)
     return [], ()
 
 
-def _factors(rows: Rows, numerator: Tensor, squares: Tensor, two: bool) -> _Factors | None:
-    p = rows.all_rows
-    mean = squares.mean(-1, keepdim=True)
-    rrms = 1.0 / (mean + rows.eps).sqrt()
-    x_hat = numerator * rrms
-    centre = x_hat if rows.weight is None else x_hat * rows.weight
-    half = 0.5 * ulp(rows.y, p.y_dtype)
-    if two:
-        # The factor may carry x_hat into the next binade, where an ulp is twice as large.
-        first = ulp(x_hat, p.x_dtype)
-        half = half + (first if rows.weight is None else first * rows.weight.abs())
-    used = (centre != 0) & centre.isfinite() & rows.y.isfinite()
-    if not bool((used.sum(-1) >= _FEWEST_COLUMNS // 2).all()) or bool(
-        (rows.y.isnan() | rows.y.isinf()).any()
-    ):
-        return None
-    size = torch.where(used, centre.abs(), 1.0)
-    towards = rows.y * centre.sign()
-    low = torch.where(used, (towards - half) / size, -torch.inf).amax(-1, keepdim=True)
-    high = torch.where(used, (towards + half) / size, torch.inf).amin(-1, keepdim=True)
-    room = 2.0 * 16.0 * 2.0**-24
-    if not bool((low <= high + room * high.abs()).all()):
-        return None
-    low, high = torch.minimum(low, high), torch.maximum(low, high)
-    return _Factors(low * (1.0 - room), high * (1.0 + room), rrms, mean)
-
-
-def _read(rows: Rows, source: int, found: _Factors) -> tuple[list[Match], tuple[str, ...]]:
+def _read(rows: Rows, source: int, found: Factors) -> tuple[list[Match], tuple[str, ...]]:
     """What the factors say."""
     smallest, largest = float(found.low.max()), float(found.high.min())
     if smallest <= largest and not smallest <= 1.0 <= largest:
@@ -98,7 +111,7 @@ def _read(rows: Rows, source: int, found: _Factors) -> tuple[list[Match], tuple[
     return [], told
 
 
-def _line(rows: Rows, found: _Factors) -> Match | None:
+def _line(rows: Rows, found: Factors) -> Match | None:
     """Another eps, or another divisor: the inverse square is a line over the mean square."""
     if len(rows.index) < 3 or not bool((found.low > 0).all()):
         return None
@@ -120,7 +133,7 @@ def _line(rows: Rows, found: _Factors) -> Match | None:
     return None
 
 
-def _stored(rows: Rows, found: _Factors) -> Match | None:
+def _stored(rows: Rows, found: Factors) -> Match | None:
     """A statistic that is a 16-bit number in every row, more often than chance would have it."""
     low, high = found.low * found.rrms, found.high * found.rrms
     if not bool((low > 0).all()):
@@ -143,7 +156,7 @@ def _totals(rows: Rows, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     return (high**-2 - rows.eps) * rows.hidden_size, (low**-2 - rows.eps) * rows.hidden_size
 
 
-def _slow(rows: Rows, source: int, found: _Factors) -> Match | None:
+def _slow(rows: Rows, source: int, found: Factors) -> Match | None:
     """Squares added up one by one in 16 bits."""
     squares = rows.squares[source][1][: max(1, _SLOW_ELEMENTS // rows.hidden_size)]
     if squares.shape[1] > _SLOW_ELEMENTS:

@@ -74,13 +74,13 @@ def execute(
     if "broken" in reply:
         shown.status, shown.detail, shown.output = "broken", reply["broken"], reply["trace"]
         return shown
+    if reply["poisoned"]:
+        shown.status, shown.detail = "crash", f"the device reported an error: {reply['error']}"
+        return shown
     shown.interpreted = reply["interpreted"]
     if reply["unable"]:
         shown.status, shown.detail = "not run", reply["unable"]
         return shown
-    if reply["poisoned"]:
-        shown.status = "crash"
-        shown.detail = reply["steps"][-1]["exception"]["text"]
     _collect(shown, request, reply, arena)
     return shown
 

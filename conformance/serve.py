@@ -27,6 +27,7 @@ class Server:
         # Bound now: an implementation that replaces these cannot change what the worker does.
         self._synchronize = torch.cuda.synchronize if self._device.type == "cuda" else lambda: None
         self._empty = torch.empty
+        self._canary = torch.zeros(1, device=self._device)
         self._interpreter = Interpreter() if device == "cpu" else None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,11 @@ class Server:
         except Exception as error:
             import traceback
 
-            return {"broken": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:]}
+            # On a GPU it may be an error of an earlier launch: no later result of this process counts.
+            return {
+                "broken": f"{type(error).__name__}: {error}", "trace": traceback.format_exc()[-3000:],
+                "poisoned": self._device.type == "cuda",
+            }  # fmt: skip
 
     # --- load ------------------------------------------------------------------------------------------
 
@@ -46,7 +51,10 @@ class Server:
 
         try:
             with torch.inference_mode(False):
-                implementation = targets.load(request["spec"], self._device, probe=request["probe"])
+                implementation = targets.load(
+                    request["spec"], self._device,
+                    probe=request["probe"], weight_offset=request["weight_offset"],
+                )  # fmt: skip
         except ConformanceError as error:
             return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
         except BaseException as error:  # SystemExit and pytest's outcomes at import are faults too
@@ -70,6 +78,8 @@ class Server:
             tensors = {r: self._tensor(buffers, t) for r, t in step["tensors"].items()}
             self._synchronize()
             record = self._call(request, step, tensors, buffers, bump)
+            if record["status"] == "device error":
+                return {"steps": [], "poisoned": True, "error": record["exception"]["text"]}
             for name, at in step["dump"].items():
                 self._copy_out(buffers[name], windows[name], at)
             values = record.pop("values")
@@ -82,10 +92,7 @@ class Server:
         launched = self._interpreter.launched() if self._interpreter else False
         dtypes = {t["dtype"] for step in request["steps"] for t in step["tensors"].values()}
         unable = self._interpreter.problem if launched and "bfloat16" in dtypes else ""
-        return {
-            "steps": steps, "interpreted": launched, "unable": unable,
-            "poisoned": steps[-1]["status"] == "device error",
-        }  # fmt: skip
+        return {"steps": steps, "interpreted": launched, "unable": unable, "poisoned": False}
 
     def _call(
         self,
@@ -114,6 +121,8 @@ class Server:
             record["status"] = "raised" if isinstance(error, Exception) else "left by no Exception"
         try:
             self._synchronize()
+            self._canary.add_(0)  # a launch that failed is told by the next launch: ask at once
+            self._synchronize()
         except Exception as error:  # sticky: this process cannot use its device any more
             return {**record, "status": "device error", "exception": _describe(error)}
         record["drift"] = self._watch.drift()  # before anything is copied with what may have been replaced
@@ -135,7 +144,7 @@ class Server:
         """What came back in one slot, its bytes in the arena."""
         if not issubclass(type(value), torch.Tensor):
             return {"kind": "none" if value is None else "other", "type": type(value).__name__}
-        if type(value) not in _PLAIN:  # reading one would run its own code: what it says of itself is no evidence
+        if type(value) not in _PLAIN:  # reading one would run its own code
             return {"kind": "subclass", "type": type(value).__name__}
         if value.layout != torch.strided or value.is_meta:
             kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")

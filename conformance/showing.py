@@ -12,7 +12,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -127,31 +127,45 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
-def first_failure(verdicts: Iterable[Verdict], named: Iterable[str]) -> tuple[Verdict, Finding | None] | None:
-    """Choose the failing run to show first: one that shows what the failure is named for, and small.
+def first_failure(verdicts: Iterable[Verdict], named: Sequence[str]) -> tuple[Verdict, Finding | None] | None:
+    """Choose the failing run to show first, the one of most `interest`.
 
     Returns:
         The verdict with its finding, or None where nothing failed.
     """
-    names = tuple(named)
-    wanted = names[0] if names else ""
-    best: tuple[tuple[Any, ...], Verdict, Finding | None] | None = None
-    for verdict in verdicts:
-        if verdict.verdict not in ("fail", "crash", "broken"):
-            continue
-        findings: list[Finding | None] = [*verdict.failed] or [None]
-        for position, finding in enumerate(findings):
-            size = verdict.n_rows * verdict.hidden_size
-            key = (
-                not shows(finding, wanted),
-                verdict.verdict == "broken",
-                size,
-                verdict.run,
-                position,
-            )
-            if best is None or key < best[0]:
-                best = (key, verdict, finding)
-    return None if best is None else best[1:]
+    failing = [v for v in verdicts if v.verdict in ("fail", "crash", "broken")]
+    if not failing:
+        return None
+    verdict = min(failing, key=lambda v: interest(v, named))
+    findings = sorted(verdict.failed, key=lambda f: _finding_interest(f, named))
+    return verdict, findings[0] if findings else None
+
+
+def interest(verdict: Verdict, named: Sequence[str]) -> tuple[Any, ...]:
+    """Sort runs by how plainly they show what a failure is named for; small runs before large ones."""
+    findings = [_finding_interest(finding, named) for finding in verdict.failed]
+    best = min(findings or [_finding_interest(None, named)])
+    broken = verdict.verdict == "broken"
+    return (best[0], broken, *best[1:], verdict.n_rows * verdict.hidden_size, verdict.run)
+
+
+def _finding_interest(finding: Finding | None, named: Sequence[str]) -> tuple[bool, int, int]:
+    """Few wrong formulas come first, since such a run tells them apart; then a plain error."""
+    shown = bool(named) and shows(finding, named[0])
+    return (not shown, len(finding.candidates) if finding else 0, -_evidence(finding))
+
+
+def _evidence(finding: Finding | None) -> int:
+    """Give the order of magnitude of the first wrong element's relative error, from 0 (tiny) to 4 (large)."""
+    if finding is None:
+        return 0
+    actual, expected = finding.where.get("actual"), finding.where.get("expected")
+    if not isinstance(actual, int | float) or not isinstance(expected, int | float):
+        return 0
+    error, scale = abs(actual - expected), max(abs(actual), abs(expected))
+    if not 0 < error < math.inf or not scale < math.inf:
+        return 0
+    return max(0, 4 + min(0, round(math.log10(error / scale))))
 
 
 def shows(finding: Finding | None, requirement: str) -> bool:

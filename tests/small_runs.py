@@ -25,7 +25,9 @@ def norm(x, weight, eps):
 
 def run(width: int = 32, rows: int = 3, mode: str = "none", dtype: str = "float32", **changes: Any) -> Run:
     """One small question in one dtype; `changes` go to `conformance.model.Run`."""
-    dtypes = {"x": dtype, "weight": dtype} if mode == "none" else dict.fromkeys(("x", "residual", "weight"), dtype)
+    dtypes = (
+        {"x": dtype, "weight": dtype} if mode == "none" else dict.fromkeys(("x", "residual", "weight"), dtype)
+    )
     changes.setdefault("dtypes", dtypes)
     fills = {role: Fill(seed=i + 1) for i, role in enumerate(changes["dtypes"])}
     values: dict[str, Any] = {
@@ -41,9 +43,7 @@ class Tried:
 
     def __init__(self, folder: Path, timeout: float = 60.0) -> None:
         self.folder = folder
-        self.bench = Bench(
-            Machine("cpu", 8), "strict", requirements(), timeout=timeout, paths=[str(folder)]
-        )
+        self.bench = Bench(Machine("cpu", 8), "strict", requirements(), timeout=timeout, paths=[str(folder)])
 
     def write(self, name: str, source: str) -> str:
         """Make `name`.py and give the spec of its rms_norm."""

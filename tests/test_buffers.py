@@ -23,7 +23,9 @@ GAPS = {  # the sides that a layout has besides the two ends
 
 def placed(role: str, layout: str, dtype: str = "bfloat16") -> buffers.Placed:
     shape = SHAPES.get(layout, (ROWS, WIDTH))
-    return buffers.place(role, (WIDTH,) if role == "weight" and layout != "split_heads" else shape, dtype, layout)
+    return buffers.place(
+        role, (WIDTH,) if role == "weight" and layout != "split_heads" else shape, dtype, layout
+    )
 
 
 def cases() -> list[tuple[str, str]]:
@@ -129,7 +131,7 @@ def test_the_mask_is_the_complement_of_the_elements(layout: str) -> None:
     assert open_bytes == byte_positions(p)
 
 
-@pytest.mark.parametrize("layout", ("row_slice", "column_offset", "int64_stride"))
+@pytest.mark.parametrize("layout", ["row_slice", "column_offset", "int64_stride"])
 def test_a_stray_between_rows_names_row_and_column(layout: str) -> None:
     """One element past the end of row 1 is column WIDTH of row 1; one before row 1 is column -1 of it."""
     p = placed("out", layout)
@@ -160,7 +162,7 @@ def test_an_int64_stride_holds_only_windows_around_its_rows() -> None:
     assert p.nbytes > 2 * ROWS * 2**30
     assert len(p.segments) == ROWS
     assert p.image_bytes == ROWS * (2 * buffers.BAND + WIDTH * 2)
-    assert all(0 <= start and start + length <= p.nbytes for start, length in p.segments)
+    assert all(start >= 0 and start + length <= p.nbytes for start, length in p.segments)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -86,7 +86,7 @@ def test_a_stray_store_into_out_is_located(
     assert place in finding.message
 
 
-@pytest.mark.parametrize("width", (41, 42, 43, 44, 45, 46))
+@pytest.mark.parametrize("width", [41, 42, 43, 44, 45, 46])
 def test_a_stray_store_beside_an_own_allocation_is_located(tried: Tried, spec: str, width: int) -> None:
     """One element on either side of what empty, zeros, empty_like, new_empty or full gave fails MEM-WRITE."""
     verdict = tried.verdict(spec, run(width, ROWS))
@@ -105,14 +105,14 @@ def test_an_element_of_an_own_allocation_that_nobody_wrote_is_named(tried: Tried
     assert "1 of 153 elements" in finding.message
 
 
-@pytest.mark.parametrize("layout", ("contiguous", "row_slice", "column_step"))
+@pytest.mark.parametrize("layout", ["contiguous", "row_slice", "column_step"])
 def test_an_element_of_out_that_nobody_wrote_is_named(tried: Tried, spec: str, layout: str) -> None:
     """An element of `out` that holds what the suite put there before the call fails MEM-UNWRITTEN."""
     finding = failing(tried.verdict(spec, into_out(52, layout)), "MEM-UNWRITTEN")
     assert finding.where == {"tensor": "y", "index": [1, 4]}
 
 
-@pytest.mark.parametrize("layout", ("contiguous", "row_slice", "column_offset", "column_step", "odd_base"))
+@pytest.mark.parametrize("layout", ["contiguous", "row_slice", "column_offset", "column_step", "odd_base"])
 def test_the_same_code_without_the_stray_store_passes(tried: Tried, spec: str, layout: str) -> None:
     """At a width without a fault both ways of the same implementation pass."""
     for asked in (into_out(48, layout), run(48, ROWS), run(48, ROWS, dtype="bfloat16")):

@@ -1,4 +1,4 @@
-"""What one call does to its process costs that run alone; the next runs on in a fresh one, and nothing is left."""
+"""What one call does to its process costs that run alone; the next one runs in a fresh process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_runs import Tried, failing, run
 
-SOURCE = '''
+SOURCE = """
 import ctypes
 import os
 import subprocess
@@ -46,7 +46,7 @@ def rms_norm(x, weight, eps=1e-6):
         print(os.getpid(), file=file)
     FAULTS.get(x.shape[-1], lambda: None)()
     return norm(x, weight, eps)
-'''
+"""
 
 
 class Isolated(Tried):
@@ -112,9 +112,9 @@ def test_a_process_that_dies_or_hangs_costs_one_run(
     assert isolated.pids()[-1] != group
 
 
-@pytest.mark.parametrize("width", (37, 38))
+@pytest.mark.parametrize("width", [37, 38])
 def test_standard_output_belongs_to_the_implementation(isolated: Isolated, width: int) -> None:
-    """Printing what looks like a reply, and closing standard output, disturbs neither this run nor the next."""
+    """Printing what looks like a reply, or closing standard output, disturbs no run."""
     assert isolated.verdict(isolated.spec, run(width)).verdict == "pass"
     here = isolated.pids()[-1]
     passes(isolated)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from reporting_samples import (
     EPS_OUTSIDE,
     HOSTILE,
+    NO_TAIL,
     REQUIREMENTS,
     core,
     failing,
@@ -23,12 +25,14 @@ from reporting_samples import (
     wrong,
 )
 
+from conformance.accuracy_table import accuracy_rows
 from conformance.columns import columns, differences, side_by_side
 from conformance.errors import DifferentCases
 from conformance.matrix import alone, families
+from conformance.model import Finding
 from conformance.page import render, write_page
 from conformance.results import Result, Writer, read
-from conformance.showing import link, reproduce, visible
+from conformance.showing import first_failure, link, reproduce, visible
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = (
@@ -85,7 +89,7 @@ def result(tmp_path) -> Result:
 
 
 def warning():
-    return wrong("STRIDE-X", check="layout").__class__("layout", "STRIDE-X", "warn", "a gap was read")
+    return Finding("layout", "STRIDE-X", "warn", "a gap was read")
 
 
 def test_the_page_has_everything(result):
@@ -191,6 +195,70 @@ def test_the_page_replaces_an_older_one(tmp_path, result):
 
 def test_the_same_results_give_the_same_page(result):
     assert render([result], REQUIREMENTS) == render([result], REQUIREMENTS)
+
+
+STATS = {
+    "count": 1000.0,
+    "bias": 0.3,
+    "bias_excess": 0.01,
+    "bias_allowed": 0.1,
+    "bias_ok": 1.0,
+    "gain": 0.5,
+    "gain_row": 3.0,
+    "gain_excess": -0.0002,
+    "gain_allowed": 0.001,
+    "ulp_max": 0.75,
+    "ulp_le_0.5": 990.0,
+    "ulp_le_1": 10.0,
+    "ulp_le_4": 0.0,
+    "ulp_more": 0.0,
+    "other": 7.0,
+}
+
+
+def test_accuracy_is_taken_over_all_runs():
+    more = {**STATS, "bias_excess": -0.02, "ulp_max": 5.0, "ulp_le_0.5": 900.0, "ulp_more": 100.0}
+    verdicts = [make("a[1]", stats=STATS), make("a[2]", stats=more), make("a[3]")]
+    names, (row,) = accuracy_rows(verdicts)
+    assert names == ["other"]
+    assert (row.key, row.runs, row.elements) == ("none/bf16", 2, 2000)
+    assert [edge for edge, _ in row.histogram] == ["≤ 0.5", "≤ 1", "> 4"]
+    assert sum(share for _, share in row.histogram) == pytest.approx(1.0)
+    assert row.histogram[2][1] == pytest.approx(100 / 2010)
+    assert (row.ulp_max.text, row.ulp_max.run) == ("5", "a[2]")
+    assert (row.bias.text, row.bias.run) == ("-0.02 of ±0.1 ULP", "a[2]")
+    assert (row.gain.text, row.gain.run) == ("-0.0002 of ±0.001", "a[1]")
+    assert row.others["other"].text == "7"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_statistic_that_is_no_number_is_shown_as_the_worst(value):
+    verdicts = [make("a[1]", stats=STATS), make("a[2]", stats=dict.fromkeys(STATS, value))]
+    _, (row,) = accuracy_rows(verdicts)
+    assert row.elements == 1000
+    assert row.ulp_max.run == row.bias.run == "a[2]"
+    assert row.ulp_max.text in ("nan", "inf", "-inf")
+
+
+def test_the_first_failure_tells_formulas_apart_and_is_plain():
+    def seen(run, actual, *candidates, **changes):
+        where = {"actual": actual, "expected": 1.0}
+        return failing(run, replace(wrong("SIZE-WIDTH", *candidates), where=where), **changes)
+
+    verdicts = [
+        seen("small[1]", 3.0, EPS_OUTSIDE, NO_TAIL, n_rows=1, hidden_size=1),
+        seen("tiny_error[1]", 1.0001, EPS_OUTSIDE, n_rows=1, hidden_size=2),
+        seen("plain[1]", 1.9, EPS_OUTSIDE, n_rows=4),
+        seen("plain[2]", 1.9, EPS_OUTSIDE, n_rows=3),
+        seen("unrelated[1]", 9.0, n_rows=1, hidden_size=1),
+        make("broken[1]", verdict="broken", reason="the suite failed"),
+    ]
+    for order in (verdicts, verdicts[::-1]):
+        verdict, finding = first_failure(order, ("FORMULA-EPS-INSIDE",))
+        assert verdict.run == "plain[2]"
+        assert finding.candidates == (EPS_OUTSIDE,)
+    assert first_failure([make()], ()) is None
+    assert first_failure(verdicts[-1:], ()) == (verdicts[-1], None)
 
 
 # --- several results -----------------------------------------------------------------------------------
@@ -319,7 +387,6 @@ def test_chromium_needs_no_sideways_scrolling(tmp_path, width):
     html = page.read_text("utf-8").replace("</body>", f"<script>{measure}</script></body>")
     page.write_text(re.sub("<meta http-equiv=.*?>", "", html), "utf-8")
     frame = tmp_path / "frame.html"  # a window cannot be as narrow as 400, a frame can
-    frame.write_text(f'<iframe width="{width}" height="800" src="p.html"></iframe><p id="t"></p>', "utf-8")
     frame.write_text(
         f'<iframe id="f" width="{width}" height="800" style="border:0" src="p.html"></iframe><script>'
         "onload = () => { document.title = document.getElementById('f').contentDocument.title; };</script>",

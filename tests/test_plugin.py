@@ -45,12 +45,14 @@ MINE = (
     "cases:\n  - {id: one, about: a wrong kernel, requirements: [FORMULA-WEIGHT], shape: [2, 3], "
     "dtypes: [float32], modes: [residual]}\n"
 )
+ABSENT = ("liger",) if importlib.util.find_spec("liger_kernel") is None else ()
+"""An adapter whose package is not here, where there is one."""
 PLUGIN = ("-p", "conformance.plugin")
 
 
 @pytest.fixture
 def theirs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stranger's folder, a space in its path: an implementation, a test, a pytest.ini, cases of their own."""
+    """A stranger's folder, a space in its path: an implementation, a test, a pytest.ini and cases."""
     (folder / "mypkg.py").write_text(RIGHT)
     (folder / "pytest.ini").write_text(OWN_INI)
     (folder / "own").mkdir()
@@ -113,7 +115,7 @@ def test_a_certification_in_a_strangers_folder(pytester: pytest.Pytester, theirs
 
 
 def test_only_and_own_cases(pytester: pytest.Pytester, theirs: Path) -> None:
-    """--rn-cases adds the user's file, --rn-only narrows to it; the run is a development run, partial, exit 0."""
+    """--rn-cases adds the user's file, --rn-only narrows to it: a development run, partial, exit 0."""
     ran = pytester.runpytest_inprocess(
         *PLUGIN, "--impl=mypkg:f", "--rn-cases=cases", "--rn-only=theirs/*[residual,*", "-v"
     )
@@ -129,9 +131,7 @@ def test_only_and_own_cases(pytester: pytest.Pytester, theirs: Path) -> None:
 
 def test_a_wrong_implementation_is_told_what_is_wrong(pytester: pytest.Pytester, theirs: Path) -> None:
     """Exit code 1; the violated formula, the wrong element, and a command that asks that one run again."""
-    ran = pytester.runpytest_inprocess(
-        *PLUGIN, "--impl=mypkg:eps_outside", "--rn-only=eps/near*fp32*", "-x"
-    )
+    ran = pytester.runpytest_inprocess(*PLUGIN, "--impl=mypkg:eps_outside", "--rn-only=eps/near*fp32*", "-x")
     assert ran.ret == 1
     ran.stdout.fnmatch_lines(["*mypkg:eps_outside*NOT CERTIFIED*", "*FORMULA-EPS-INSIDE*"])
     shown = ran.stdout.str()
@@ -145,32 +145,23 @@ def test_a_wrong_implementation_is_told_what_is_wrong(pytester: pytest.Pytester,
 
 
 def test_what_cannot_be_called_fails_with_its_remedy(pytester: pytest.Pytester, theirs: Path) -> None:
-    """An unknown module, attribute, name and parameter each fail with message and remedy; exit code 1."""
-    specs = ("mypkgs:f", "mypkg:g", "referense", "mypkg:unknown")
+    """An unknown module, name or parameter, and an absent package, fail with message and remedy."""
+    specs = ("mypkgs:f", "referense", "mypkg:unknown", *ABSENT)
     ran = pytester.runpytest_inprocess(*PLUGIN, *(f"--impl={s}" for s in specs), "--rn-only=smoke/wired*")
     assert ran.ret == 1
     shown = " ".join(ran.stdout.str().split())
     assert "there is no module 'mypkgs'" in shown
-    assert "has no attribute 'g'" in shown
     assert "there is no adapter of this name" in shown
     assert "Did you mean --impl=reference?" in shown
     assert 'Parameter("frobnicate", "fixed", value=None)' in shown, "the lines that would declare it"
     found = result(theirs)
-    assert [one.certified for one in found.implementations] == [False] * 4
-    assert all(entry["missing"] for entry in found.header["implementations"])
+    assert [one.certified for one in found.implementations] == [False] * len(specs)
+    missing = {entry["spec"]: entry["missing"] for entry in found.header["implementations"]}
+    assert all(missing.values())
+    for spec in ABSENT:
+        assert missing[spec].startswith("not installed")
+        assert "pip install" in shown
     assert found.footer["exit"] == 1
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("liger_kernel") is not None, reason="liger-kernel is installed here"
-)
-def test_an_adapter_whose_package_is_absent_is_not_installed(pytester: pytest.Pytester, theirs: Path) -> None:
-    """It says `not installed` and how to install it; nothing is certified and the exit code is 1."""
-    ran = pytester.runpytest_inprocess(*PLUGIN, "--impl=liger", "--rn-only=smoke/wired*")
-    assert ran.ret == 1
-    assert "not installed" in ran.stdout.str()
-    assert "pip install" in ran.stdout.str()
-    assert result(theirs).header["implementations"][0]["missing"].startswith("not installed")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +194,9 @@ def test_a_case_path_that_is_missing_is_a_usage_error(pytester: pytest.Pytester,
 
 
 def test_with_paths_the_paths_decide(pytester: pytest.Pytester, theirs: Path) -> None:
-    """A path given beside --impl runs what is there, the user's test, and no bundled case."""
-    ran = pytester.runpytest_inprocess(*PLUGIN, "--impl=mypkg:f", "own", "--collect-only", "-q")
-    ran.stdout.fnmatch_lines(["*test_of_the_user*"])
-    assert "smoke.yaml" not in ran.stdout.str()
+    """Paths beside --impl run what is there, the user's cases and tests, and no bundled case."""
+    ran = pytester.runpytest_inprocess(*PLUGIN, "--impl=mypkg:f", "own", "cases/theirs.yaml")
+    ran.assert_outcomes(passed=1, failed=1)
+    assert ran.ret == 1
+    assert [v.case for v in result(theirs).verdicts] == ["theirs/one"]
+    assert result(theirs).header["partial"] == "paths were given"

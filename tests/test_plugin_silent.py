@@ -1,4 +1,4 @@
-"""The installed plugin without --impl: a user's own pytest run is as if it were not there. And the checkout's."""
+"""The plugin without --impl: a pytest run of the user is as if it were not there; a checkout certifies itself."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ def test_what_is_imported_and_set():
 def test_that_fails():
     assert 1 == 2
 """
-MINE = (
-    "cases:\n  - {id: one, about: a wrong kernel, requirements: [FORMULA-WEIGHT], shape: [2, 3]}\n"
-)
+MINE = "cases:\n  - {id: one, about: a wrong kernel, requirements: [FORMULA-WEIGHT], shape: [2, 3]}\n"
 
 
 def pytest_run(where: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

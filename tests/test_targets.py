@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import functools
-import json
 import random
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from signature_text import GIVEN, function_of
 
-from conformance import hookspecs, targets
-from conformance.capability import can_ask
-from conformance.descriptions import describe, from_description
+from conformance import targets
 from conformance.errors import (
-    ImportFailed,
-    NoSuchImplementation,
     NotRecognised,
-    from_json,
-    to_json,
 )
 from conformance.invoke import invoke
-from conformance.model import Call, Run
+from conformance.model import Call
 from conformance.roles import ROLE_NAMES
 
-# Signature; what the plain call is given; what the fused call is given. "" where the mode is not claimed. Each
-# word is parameter=role, or parameter:value for what is passed whatever is asked.
+# Signature; what the plain call is given; what the fused call is given. "" where the mode is not claimed.
+# Each word is parameter=role, or parameter:value for what is passed whatever is asked.
 SIGNATURES = {
     "torch": ("input, normalized_shape, weight=None, eps=None",
               "input=x normalized_shape=shape weight=weight eps=eps", ""),
@@ -79,8 +69,9 @@ SIGNATURES = {
     "fla layer": ("x, residual=None, prenorm=False, residual_in_fp32=False",
                   "x=x", "x=x residual=residual prenorm:True"),
     "flash_attn": ("x, weight, bias, residual=None, x1=None, weight1=None, bias1=None, eps=1e-6, "
-                   "dropout_p=0.0, rowscale=None, prenorm=False, residual_in_fp32=False, zero_centered_weight=False, "
-                   "return_dropout_mask=False, out_dtype=None, out=None, residual_out=None",
+                   "dropout_p=0.0, rowscale=None, prenorm=False, residual_in_fp32=False, "
+                   "zero_centered_weight=False, return_dropout_mask=False, out_dtype=None, out=None, "
+                   "residual_out=None",
                    "x=x weight=weight bias:None eps=eps out=out",
                    "x=x weight=weight bias:None residual=residual eps=eps prenorm:True out=out "
                    "residual_out=residual_out"),
@@ -106,6 +97,8 @@ SIGNATURES = {
     "required offset": ("x, weight, eps, weight_bias", "x=x weight=weight eps=eps weight_bias:0.0", ""),
     "required gemma switch": ("x, weight, eps, gemma", "x=x weight=weight eps=eps gemma:False", ""),
     "output first, called y": ("y, x, weight, eps", "y=out x=x weight=weight eps=eps", ""),
+    "output called y, residual by name": ("x, y, residual, weight, eps",
+                                          "", "x=x y=out residual=residual weight=weight eps=eps"),
     "output called y among options": ("x, weight, eps=1e-6, y=None", "x=x weight=weight eps=eps y=out", ""),
     "extra positionals": ("x, weight, eps, *args, **kwargs", "x=x weight=weight eps=eps", ""),
 }  # fmt: skip
@@ -123,19 +116,6 @@ REFUSED = {
     "nothing known": ("a, b, c", "a"),
     "residual_out without residual": ("x, residual_out, weight, eps", "residual_out"),
 }
-
-
-def function_of(signature: str, name: str = "f") -> Callable[..., dict[str, Any]]:
-    """A function of this signature that returns what it was given."""
-    space: dict[str, Any] = {}
-    exec(f"def {name}({signature}):\n    return dict(locals())", space)
-    return space[name]
-
-
-GIVEN = {
-    "x": torch.zeros(2, 3), "residual": torch.ones(2, 3), "weight": torch.ones(3), "eps": 0.5,
-    "out": torch.empty(2, 3), "residual_out": torch.empty(2, 3),
-}  # fmt: skip
 
 
 def check(call: Call, expected: str) -> None:
@@ -352,179 +332,3 @@ def test_not_callable(subject: Any, says: str) -> None:
     """What cannot be called, and a module that is built already, is refused with what to do instead."""
     with pytest.raises(NotRecognised, match=says):
         targets.recognise(subject, "pkg:f")
-
-
-# --- finding by spec -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def mypkg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Writes mypkg.py, importable and fresh."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def write(source: str) -> None:
-        (tmp_path / "mypkg.py").write_text(source, encoding="utf-8")
-
-    yield write
-    sys.modules.pop("mypkg", None)
-
-
-def test_hook_docstring_works(mypkg: Callable[[str], None]) -> None:
-    """The module in the hook's documentation is found by name, and its declaration is used."""
-    example = hookspecs.__doc__.split("declared call:\n\n")[1].split("\n\nA package that")[0]
-    mypkg("\n".join(line[4:] for line in example.splitlines()))
-    found = targets.load("mypkg:norm")
-    assert [p.role for p in found.calls["none"].parameters] == ["x", "weight", "eps"]
-    x = torch.tensor([[3.0, 4.0]])
-    y = invoke(found.calls["none"], {"x": x, "weight": torch.ones(2), "eps": 0.0})
-    assert (y - x / 12.5**0.5).abs().max() < 1e-6
-
-
-def test_declaration_wins_over_recognition(mypkg: Callable[[str], None]) -> None:
-    """A declaration is found by its own name and by the function that it calls."""
-    mypkg(
-        "from conformance.hookspecs import hookimpl\n"
-        "from conformance.model import Call, Implementation, Parameter\n"
-        "def rms_norm(x, weight, eps): return x\n"
-        "@hookimpl\n"
-        "def conformance_implementations():\n"
-        "    call = Call(rms_norm, (Parameter('x', 'x'), Parameter('weight', 'weight'),\n"
-        "                           Parameter('eps', 'eps')), rounds_x_hat=True)\n"
-        "    return [Implementation('locked', {'none': call})]\n"
-    )
-    for spec in ("mypkg:locked", "mypkg:rms_norm"):
-        found = targets.load(spec)
-        assert found.name == "locked"
-        assert found.calls["none"].rounds_x_hat is True
-    assert targets.load("mypkg:locked", weight_offset=1.0).calls["none"].weight_offset == 1.0
-
-
-def test_shadowed_module_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package may rebind a submodule's name to a function; the module is imported all the same."""
-    package = tmp_path / "shadowing"
-    package.mkdir()
-    (package / "__init__.py").write_text("from .norm import norm\n")
-    (package / "norm.py").write_text(
-        "def norm(x, weight, eps): return x\ndef norm_forward(x, weight): return x\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    found = targets.load("shadowing.norm:norm_forward")
-    assert [p.role for p in found.calls["none"].parameters] == ["x", "weight"]
-
-
-def test_what_cannot_be_found(mypkg: Callable[[str], None]) -> None:
-    """Each way not to be there has its own sentence, with what to type instead."""
-    mypkg("def rms_norm(x, weight, eps): return x\n")
-    with pytest.raises(NoSuchImplementation, match="no module 'nowhere_to_be_found'"):
-        targets.load("nowhere_to_be_found:f")
-    with pytest.raises(NoSuchImplementation, match=r"no attribute 'rmsnorm'[\s\S]*rms_norm"):
-        targets.load("mypkg:rmsnorm")
-    with pytest.raises(NoSuchImplementation, match="Did you mean --impl=torch"):
-        targets.load("torhc")
-    with pytest.raises(NoSuchImplementation, match="no adapter"):
-        targets.load("mutant:no_such_mutant")
-
-
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [
-        ("1 / 0", "ZeroDivisionError"),
-        ("raise SystemExit(0)", "SystemExit"),
-        ("import not_there_at_all", "needs the module"),
-    ],
-)
-def test_import_that_fails(mypkg: Callable[[str], None], source: str, says: str) -> None:
-    """A module that raises at import is told apart from one that is not there."""
-    mypkg(source)
-    with pytest.raises(ImportFailed, match=says):
-        targets.load("mypkg:f")
-
-
-def test_a_hook_that_raises(mypkg: Callable[[str], None]) -> None:
-    """A declaration that raises, or gives something else, is refused in words."""
-    head = "from conformance.hookspecs import hookimpl\n@hookimpl\ndef conformance_implementations():\n    "
-    mypkg(head + "return 1 / 0")
-    with pytest.raises(ImportFailed, match="ZeroDivisionError"):
-        targets.load("mypkg:f")
-    sys.modules.pop("mypkg")
-    mypkg(head + "return ['f', 1, 2, 3]")
-    with pytest.raises(ImportFailed, match="gave a str"):
-        targets.load("mypkg:f")
-
-
-def test_errors_cross_as_json() -> None:
-    """Every error comes back as what it was."""
-    with pytest.raises(NoSuchImplementation) as raised:
-        targets.load("torhc")
-    back = from_json(json.loads(json.dumps(to_json(raised.value))))
-    assert type(back) is NoSuchImplementation
-    assert str(back) == str(raised.value)
-    assert "SomethingElse" in str(from_json({"error": "SomethingElse", "args": ["x"]}))
-
-
-def test_description_crosses_as_json() -> None:
-    """An implementation comes back equal but for its functions; strange defaults become text."""
-    made = targets.recognise(function_of("x, residual=None, weight=object(), eps=float('inf')"), "pkg:f")
-    text = json.dumps(describe(made), allow_nan=False)
-    back = from_description(json.loads(text))
-    assert back.name == made.name
-    assert back.recognised == made.recognised
-    assert set(back.calls) == {"none", "residual"}
-    for mode, call in back.calls.items():
-        assert call.function is None
-        assert [(p.name, p.role, p.keyword) for p in call.parameters] == [
-            (p.name, p.role, p.keyword) for p in made.calls[mode].parameters
-        ]
-        assert call.parameter("eps").value == "inf"
-    with pytest.raises(ValueError, match="load it again"):
-        invoke(back.calls["none"], GIVEN)
-
-
-def test_describing_imports_no_torch() -> None:
-    """The suite's side reads descriptions and capabilities without torch."""
-    modules = "conformance.descriptions, conformance.capability, conformance.errors"
-    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# --- what can be asked -----------------------------------------------------------------------------------
-
-
-def run_of(**changes: Any) -> Run:
-    """A neutral plain run, with changes."""
-    values: dict[str, Any] = {
-        "id": "a/b", "case": "a/b", "file": "a.yaml", "about": "", "mode": "none", "shape": (2, 3),
-        "dtypes": {"x": "float32", "weight": "float32"}, "eps": 1e-6, "fills": {}, "layouts": {},
-        "requirements": ("FORMULA-EPS-INSIDE",), **changes,
-    }  # fmt: skip
-    return Run(**values)
-
-
-@pytest.mark.parametrize(
-    ("signature", "changes", "reason"),
-    [
-        ("x, weight, eps", {}, None),
-        ("x, weight, eps", {"eps": None}, "eps is required"),
-        ("x, weight, eps=1e-6", {"eps": None}, None),
-        ("x, weight", {}, "no parameter for eps"),
-        ("x, weight", {"eps": None}, None),
-        ("x, eps", {}, "no parameter for weight"),
-        ("x, eps", {"dtypes": {"x": "float32"}}, None),
-        ("x, weight, eps", {"dtypes": {"x": "float32"}}, "weight is required"),
-        ("x, weight: 'torch.Tensor | None', eps", {"dtypes": {"x": "float32"}}, None),
-        ("x, weight=None, eps=1e-6", {"dtypes": {"x": "float32"}}, None),
-        ("x, weight, eps", {"out": True}, "no parameter for out"),
-        ("x, weight, eps", {"layouts": {"out": "row_slice"}}, "no parameter for out"),
-        ("x, weight, eps, out=None", {"out": True}, None),
-        ("x, weight, eps", {"weight_offset": 1.0}, "no parameter for weight_offset"),
-        ("x, weight, eps, offset=0.0", {"weight_offset": 0.5}, None),
-        ("x, weight, eps, gemma=False", {"weight_offset": 1.0}, None),
-        ("x, weight, eps, gemma=False", {"weight_offset": 0.5}, "no parameter for weight_offset"),
-    ],
-)
-def test_can_ask(signature: str, changes: dict[str, Any], reason: str | None) -> None:
-    """Only the parameters decide what a call cannot be asked, and the reason names the parameter."""
-    call = targets.recognise(function_of(signature), "pkg:f").calls["none"]
-    found = can_ask(call, run_of(**changes))
-    assert (found is None) == (reason is None)
-    assert reason is None or reason in found

@@ -23,7 +23,7 @@ def conformance_implementations() -> list[Implementation]:
     try:
         from fla.modules.layernorm import rms_norm
     except ModuleNotFoundError as error:
-        raise not_installed("fla", PACKAGE, error) from None
+        raise not_installed(PACKAGE, error) from None
 
     x = Parameter("x", "x")
     weight = Parameter("weight", "weight", nullable=True)

@@ -23,7 +23,7 @@ def conformance_implementations() -> list[Implementation]:
     try:
         from flashinfer import norm
     except ModuleNotFoundError as error:
-        raise not_installed(NAMES[0], PACKAGE, error) from None
+        raise not_installed(PACKAGE, error) from None
 
     return [
         _declared("flashinfer", norm.rmsnorm, norm.fused_add_rmsnorm, 0.0),

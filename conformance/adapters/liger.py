@@ -27,7 +27,7 @@ def conformance_implementations() -> list[Implementation]:
     try:
         from liger_kernel.transformers import functional
     except ModuleNotFoundError as error:
-        raise not_installed(NAMES[0], PACKAGE, error) from None
+        raise not_installed(PACKAGE, error) from None
 
     def declared(name: str, mode: str, offset: float, rounds_x_hat: bool) -> Implementation:
         scaling = (

@@ -53,7 +53,7 @@ def _left_out(size: int) -> Iterator[Candidate]:
             lambda squares, rows: _total(squares[:, 1:]),
         )
     for lanes in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
-        if size > lanes // 2:
+        if size >= lanes:
             for half, text in ((0, "first"), (1, "second")):
 
                 def total(squares: Tensor, rows: Rows, lanes: int = lanes, half: int = half) -> Tensor:
@@ -103,7 +103,7 @@ def _twice(size: int) -> Iterator[Candidate]:
             yield by_total(
                 f"counts_tail_twice_{width}",
                 _TAIL,
-                f"the last step of {width} columns is moved back to fit, so {width - size % width} are counted twice",
+                f"the last step of {width} columns is moved back: {width - size % width} are counted twice",
                 lambda squares, rows, width=width: (
                     _total(squares) + _total(squares[:, size - width : size - size % width])
                 ),

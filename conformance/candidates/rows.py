@@ -96,8 +96,10 @@ def _pooled(totals: Tensor, count: int) -> Tensor:
 
 
 def _by_columns(rows: Rows, width: int) -> Iterator[Parts]:
+    size = rows.hidden_size
+    run = torch.arange(size, device=rows.x.device) // width
+    lengths = torch.bincount(run)
     for numerator, squares in rows.squares:
-        means = torch.cat(
-            [part.mean(-1, keepdim=True).expand_as(part) for part in squares.split(width, dim=-1)], dim=-1
-        )
-        yield rows.parts(numerator, 1.0 / (means + rows.eps).sqrt())
+        padded = torch.nn.functional.pad(squares, (0, -size % width))
+        means = padded.unflatten(-1, (-1, width)).sum(-1) / lengths
+        yield rows.parts(numerator, (1.0 / (means + rows.eps).sqrt())[:, run])

@@ -8,7 +8,7 @@ from conformance.model import Finding
 from conformance.seen import Seen
 
 NAME = "refusal"
-REQUIREMENTS = ("REFUSE-CLEAN", "REFUSE-ALIKE", "REFUSE-SHAPE", "REFUSE-DEVICE", "REFUSE-EPS", "REFUSE-INTEGER")
+REQUIREMENTS = ("REFUSE-CLEAN", "REFUSE-ALIKE", "REFUSE-SHAPE", "REFUSE-EPS", "REFUSE-INTEGER")
 
 _MUST = {
     "weight_too_long": ("REFUSE-SHAPE", "a weight that is longer than hidden_size"),

@@ -10,7 +10,8 @@ from conformance.model import Finding
 from conformance.seen import Seen, View
 
 NAME = "values"
-REQUIREMENTS = ("ACCURACY-INTERVAL", "ACCURACY-ROUNDING", "INVARIANCE-FRESH", "MEM-READ", "SPECIAL-NONFINITE")
+REQUIREMENTS = ("ACCURACY-INTERVAL", "ACCURACY-ROUNDING", "INVARIANCE-FRESH", "MEM-READ", "REFUSE-DEVICE",
+                "SPECIAL-NONFINITE")  # fmt: skip
 
 
 def applies(seen: Seen) -> bool:
@@ -75,6 +76,9 @@ def _wrong(seen: Seen, view: View, index: int, message: str, where) -> Finding:
     if index and seen.run.scenario == "new_contents":
         told = f"call 2, with new contents at the same addresses: {message}; call 1 was right"
         return Finding(NAME, "INVARIANCE-FRESH", "fail", told, where)
+    if seen.run.fault == "device_mixed":
+        told = f"a weight on another device was accepted, and {message}"
+        return Finding(NAME, "REFUSE-DEVICE", "fail", told, where)
     diagnosis = diagnose(view.problem, view.values("y"), view.explanation)
     candidates = tuple((c.name, c.requirement, c.sentence) for c in diagnosis.matches)
     requirement = candidates[0][1] if candidates else _asked(seen)
