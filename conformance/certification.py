@@ -98,11 +98,11 @@ class Certification:
         if self._writer is None:
             self._writer = Writer(self.out / "results.jsonl", self.header)
         missing = "" if interrupted else self._missing()
-        header = {**self.header, "partial": self.header["partial"] or missing}
-        self.results = conclude_all(header, self.verdicts, self.requirements, interrupted)
-        self._writer.close(self.results, self.exit_code(), interrupted or missing)
-        footer = {"interrupted": interrupted or missing, "exit": self.exit_code()}
-        return Result(header, tuple(self.verdicts), self.results, footer)
+        why = interrupted or missing
+        self.results = conclude_all(self.header, self.verdicts, self.requirements, why)
+        self._writer.close(self.results, self.exit_code(), why)
+        footer = {"interrupted": why, "exit": self.exit_code()}
+        return Result(self.header, tuple(self.verdicts), self.results, footer)
 
     def _missing(self) -> str:
         """Planned runs without a verdict, in words; "" where none is missing."""

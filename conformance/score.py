@@ -98,8 +98,8 @@ def _ordered(runs: Sequence[Run], expected: str) -> tuple[list[Run], list[Run]]:
     aimed = aimed[:: max(1, len(aimed) // AIMED)]
     plain = [r for r in by_cost if not r.features and r.scenario == "once" and r.n_rows > 1]
     plain = [r for r in plain if r.hidden_size > 64][:NEUTRAL]
-    first = list(dict.fromkeys([*aimed, *plain]))
-    return first, [r for r in by_cost if r not in set(first)]
+    first = {r.id: r for r in (*aimed, *plain)}
+    return list(first.values()), [r for r in by_cost if r.id not in first]
 
 
 def score(

@@ -1,4 +1,4 @@
-"""The plugin without --impl: a pytest run of the user is as if it were not there; a checkout certifies itself."""
+"""The plugin without --impl: the pytest run of a user is as without it; a checkout certifies itself."""
 
 from __future__ import annotations
 

@@ -73,12 +73,13 @@ def _centred(rows: Rows, centred: bool, unbiased: int | None) -> Iterator[Parts]
 
 
 def _constant(rows: Rows) -> Iterator[Parts]:
-    """The constant is read off the output: what most elements have in common, to two significant digits."""
+    """The constant is read off the output: what most elements have in common, to a few significant digits."""
     for parts in rows.right():
         centre = parts.numerator * parts.rrms
         if parts.weight is not None:
             centre = centre * parts.weight
         difference = float((rows.y - centre).median())
         if difference and difference - difference == 0:
-            added = torch.full((1, 1), float(f"{difference:.1e}"), dtype=torch.float64, device=rows.y.device)
-            yield rows.parts(parts.numerator, parts.rrms, added=added)
+            for digits in range(5):
+                added = torch.full_like(parts.rrms, float(f"{difference:.{digits}e}"))
+                yield rows.parts(parts.numerator, parts.rrms, added=added)
