@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 
 from conformance import run as stage
-from conformance.isolate import Worker, WorkerDied
-from conformance.loaded import Loaded
+from conformance.crew import LOAD_TIMEOUT, Crew
+from conformance.isolate import WorkerDied
 from conformance.judge import broken, judge, not_planned
+from conformance.loaded import Loaded
 from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
 from conformance.plan import Machine, plan, twins
 from conformance.protocol import Arena
 
-LOAD_TIMEOUT = 300.0
 _FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115
 
 
@@ -41,13 +41,17 @@ class Bench:
         timeout: float,
         paths: Sequence[str],
         weight_offset: float | None = None,
+        threads: int = 0,
     ) -> None:
         self.machine, self.grade, self.requirements = machine, grade, requirements
-        self._timeout, self._paths, self._weight_offset = timeout, tuple(paths), weight_offset
+        self._timeout, self._weight_offset = timeout, weight_offset
         self._arena = Arena()
+        if threads:
+            import torch
+
+            torch.set_num_threads(threads)
+        self._crew = Crew(self._arena, machine.device, paths, threads)
         self._loaded: dict[str, Loaded] = {}
-        self._spec: str | None = None
-        self._worker: Worker | None = None
         self._twins: dict[str, Verdict] = {}
 
     # --- implementations -------------------------------------------------------------------------------
@@ -70,40 +74,20 @@ class Bench:
 
     def _load(self, spec: str) -> Loaded:
         for probe in (True, False):  # a probe that kills the process: go by name and order
-            worker = self._new_worker()
             try:
-                reply = worker.ask(self._load_request(spec, probe), LOAD_TIMEOUT)
+                reply = self._crew.ask_once(self._load_request(spec, probe), LOAD_TIMEOUT)
             except WorkerDied as death:
                 failed = Loaded(spec, error=death.kind, message=f"{death.detail}; {death.output[-500:]}")
                 continue
-            finally:
-                worker.close()
             return Loaded.from_reply(spec, probe, reply)
         return failed
 
     def _load_request(self, spec: str, probe: bool) -> dict[str, object]:
         return {"op": "load", "spec": spec, "probe": probe, "weight_offset": self._weight_offset}
 
-    def _new_worker(self) -> Worker:
-        return Worker(self._arena, self.machine.device, self._paths, {})
-
-    def _ready(self, spec: str) -> Worker:
-        """The worker that has `spec` loaded; raises WorkerDied where it cannot be loaded again."""
-        if self._worker is not None and self._spec == spec:
-            return self._worker
-        self._close_worker()
-        self._worker, self._spec = self._new_worker(), spec
-        self._worker.ask(self._load_request(spec, self._loaded[spec].probe), LOAD_TIMEOUT)
-        return self._worker
-
-    def _close_worker(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
-        self._worker = self._spec = None
-
     def close(self) -> None:
-        """End the worker and give the shared memory back."""
-        self._close_worker()
+        """End the workers and give the shared memory back."""
+        self._crew.close()
         self._arena.close()
 
     # --- verdicts --------------------------------------------------------------------------------------
@@ -113,7 +97,7 @@ class Bench:
         try:
             return self._verdict(spec, run)
         except Exception as error:
-            self._close_worker()
+            self._crew.lose()
             place = traceback.extract_tb(error.__traceback__)[-1]
             told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
             return broken(run, self._loaded[spec].implementation.name, told)
@@ -143,14 +127,13 @@ class Bench:
     ) -> stage.Observation:
         call = implementation.calls[run.mode]
         try:
-            worker = self._ready(spec)
+            worker = self._crew.ready(spec, self._load_request(spec, self._loaded[spec].probe))
         except WorkerDied as death:
-            self._close_worker()
             return stage.Observation(run, call, death.kind, [], death.detail, death.output)
         more = {} if filler is None else {"filler": filler}
         seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
         if seen.status in ("crash", "hang", "broken"):
-            self._close_worker()
+            self._crew.lose()
         seen.import_drift = self.load(spec).drift
         return seen
 

@@ -25,7 +25,8 @@ class Candidate:
     does.
 
     build gives the formula for some rows, once for every variant that would count as the same fault. `last`
-    replaces the rounding of the store of y, for faults of the store itself.
+    replaces the rounding of the store of y, for faults of the store itself. statistic_only: nothing but rrms
+    is wrong, so every row of y is right but for a factor.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Candidate:
     sentence: str
     build: Callable[[Rows], Iterable[Parts]]
     last: Callable[[Tensor, str], Tensor] | None = None
+    statistic_only: bool = False
 
 
 class Rows:
@@ -113,18 +115,16 @@ def by_statistic(
         for numerator, squares in rows.squares:
             yield rows.parts(numerator, rrms(squares, rows))
 
-    return Candidate(name, requirement, sentence, build)
+    return Candidate(name, requirement, sentence, build, statistic_only=True)
 
 
-def by_total(
-    name: str, requirement: str, sentence: str, total: Callable[[Tensor, Rows], Tensor]
-) -> Candidate:
-    """A candidate whose only fault is its sum of squares, (rows, 1)."""
+def by_total(name: str, requirement: str, sentence: str, total: Callable[[Tensor], Tensor]) -> Candidate:
+    """A candidate whose only fault is its sum of squares, (rows, 1), given from the squares."""
     return by_statistic(
         name,
         requirement,
         sentence,
-        lambda squares, rows: 1.0 / torch.sqrt(total(squares, rows) / rows.hidden_size + rows.eps),
+        lambda squares, rows: 1.0 / torch.sqrt(total(squares) / rows.hidden_size + rows.eps),
     )
 
 

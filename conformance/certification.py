@@ -38,6 +38,7 @@ class Options:
     bundled: bool = True
     weight_offset: float | None = None
     partial: str = ""
+    threads: int = 0  # of each process where several share the machine's cores
     command: tuple[str, ...] = ()
 
 
@@ -70,7 +71,7 @@ class Certification:
         paths = [str(Path.cwd()), *(p for p in sys.path if p)]
         return Bench(
             self.machine, o.grade, self.requirements,
-            timeout=o.timeout, paths=paths, weight_offset=o.weight_offset,
+            timeout=o.timeout, paths=paths, weight_offset=o.weight_offset, threads=o.threads,
         )  # fmt: skip
 
     def load_all(self) -> list[Loaded]:

@@ -17,7 +17,7 @@ from conformance.conventions import Problem, row_chunks
 from conformance.intervals import statistic
 from conformance.oracle import norm_source
 from conformance.row_factor import row_factors
-from conformance.special_rows import special_matches
+from conformance.special_rows import ZERO_ROW, special_matches
 from conformance.structure import describe
 from conformance.trial import Trial
 
@@ -33,12 +33,16 @@ class Match:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """matches: the wrong formulas that give this y, the best fitting first, by rank where they fit alike.
-    structure: sentences that say which elements are wrong. Both are empty for a y that the right formula
-    explains."""
+    """What is known of a wrong y; all empty for one that the right formula explains.
+
+    matches: the wrong formulas that give this y, the best fitting first, by rank where they fit alike.
+    requirement: what the best fitting ones all break; None where there are none, or where little is wrong and
+    they disagree. structure: sentences that say which elements are wrong.
+    """
 
     matches: tuple[Match, ...] = ()
     structure: tuple[str, ...] = ()
+    requirement: str | None = None
 
 
 def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> Diagnosis:
@@ -55,15 +59,23 @@ def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> D
     special = [Match(*m) for m in special_matches(problem, y, wrong)]
     judged = _judged(problem)
     if not bool((wrong.any(-1) & judged).any()):
-        return Diagnosis(tuple(special), structure)
+        return _told(special, structure)
     matching = Trial(problem, y, wrong, judged).matching()
-    matches = [Match(c.name, c.requirement, c.sentence) for c in matching]
-    matches = matches or special
-    if not matches:
-        match, told = row_factors(problem, y, judged)
-        matches = [Match(*m) for m in match]
-        structure += told
-    return Diagnosis(tuple(matches), structure)
+    matches = [Match(c.name, c.requirement, c.sentence) for c, _ in matching]
+    if special and special[0].requirement == ZERO_ROW:
+        # A formula may do the same to a row of zeros: what is seen is named before what is supposed.
+        return _told(special + matches, structure)
+    if matches:
+        best = {c.requirement for c, fits in matching if fits}
+        return Diagnosis(tuple(matches), structure, best.pop() if len(best) == 1 else None)
+    if special:
+        return _told(special, structure)
+    match, told = row_factors(problem, y, judged)
+    return _told([Match(*m) for m in match], structure + told)
+
+
+def _told(matches: list[Match], structure: tuple[str, ...]) -> Diagnosis:
+    return Diagnosis(tuple(matches), structure, matches[0].requirement if matches else None)
 
 
 def _judged(problem: Problem) -> Tensor:

@@ -85,7 +85,5 @@ def _base(fill: Fill, count: int) -> npt.NDArray[np.float64]:
 
 def _index(index: int, length: int, field: str, what: str) -> int:
     if not -length <= index < length:
-        raise IndexError(
-            f"{field} names {what} {index}, but should lie in {-length}..{length - 1}"
-        )
+        raise IndexError(f"{field} names {what} {index}, but should lie in {-length}..{length - 1}")
     return index % length

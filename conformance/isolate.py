@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,18 @@ class Worker:
         os.close(reply_write)
         self._pending = b""
 
-    def ask(self, message: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """Send a request and wait for its reply; raises WorkerDied."""
-        try:
+        self.post(message)
+        return self.wait(timeout)
+
+    def post(self, message: Mapping[str, Any]) -> None:
+        """Send a request. Where the process is gone already, `wait` says so."""
+        with contextlib.suppress(BrokenPipeError):
             send(self._requests, message)
-        except BrokenPipeError:
-            raise self._died() from None
+
+    def wait(self, timeout: float) -> dict[str, Any]:
+        """The reply to the request that was posted; raises WorkerDied."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()

@@ -71,7 +71,7 @@ def twins(run: Run, dtypes: Sequence[str]) -> list[Run]:
         fills.setdefault("weight", replace(fills["x"], kind="bell", scale=1.0, put=(), row_scales=()))
         neutral = replace(
             run, id=f"{run.id}~{dtype}", dtypes=same, fills=fills, layouts={}, out=False, weight_offset=None,
-            eps=1e-5 if run.eps is None else run.eps,
+            eps=1e-5 if run.eps is None or run.eps <= 0 else run.eps,
             shape=(run.n_rows, run.hidden_size), scenario="once", fault=None,
         )  # fmt: skip
         if (neutral.dtypes, neutral.shape) != (run.dtypes, run.shape) or run.features:

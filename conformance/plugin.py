@@ -71,6 +71,8 @@ def start(config: pytest.Config, specs: list[str], *, no_paths: bool) -> None:
     here = config.invocation_params.dir
     worker = getattr(config, "workerinput", None)
     if worker is not None:
+        from conformance.distribute import threads_each
+
         no_paths = worker["rn_no_paths"]
     user_cases = tuple(Path(here, p) for p in option.rn_cases)
     for path in user_cases:
@@ -85,6 +87,7 @@ def start(config: pytest.Config, specs: list[str], *, no_paths: bool) -> None:
         device=option.rn_device, timeout=option.rn_timeout, only=tuple(option.rn_only),
         case_paths=user_cases, weight_offset=option.rn_weight_offset,
         partial="" if no_paths else "paths were given", command=_command(config),
+        threads=0 if worker is None else threads_each(worker),
     )  # fmt: skip
     out = Path(here, option.rn_out or f"rn-reports/{time.strftime('%Y-%m-%dT%H-%M-%S')}-{os.getpid()}")
     config.stash[_key] = certification = Certification(options, out)
@@ -347,6 +350,16 @@ def pytest_configure_node(node: Any) -> None:
         loaded = [one.to_json() for one in node.config.stash[_key].load_all()]
         node.workerinput["rn_no_paths"] = node.config.stash[_no_paths]
         node.workerinput["rn_loaded"] = json.dumps(loaded)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """pytest-xdist: keep an implementation's runs together, unless the user chose a way with --dist."""
+    if _key not in config.stash or config.getvalue("dist") != "load":
+        return None
+    from conformance.distribute import ByImplementation
+
+    return ByImplementation(config, log, len(config.stash[_key].options.specs))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

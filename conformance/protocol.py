@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import tempfile
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,11 @@ import numpy as np
 ARENA_BYTES = 1 << 36  # address space, not memory: pages exist once touched
 
 
-def encode(message: dict[str, Any]) -> bytes:
+def encode(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":"), allow_nan=False).encode() + b"\n"
 
 
-def send(fd: int, message: dict[str, Any]) -> None:
+def send(fd: int, message: Mapping[str, Any]) -> None:
     """Write one message; raises BrokenPipeError where the other side is gone."""
     data = memoryview(encode(message))
     while data:

@@ -41,6 +41,11 @@ class Factors:
     rrms: Tensor
     mean: Tensor
 
+    @property
+    def possible(self) -> bool:
+        """Whether every usable row leaves room for a factor; products with it are rounded in fp32 as well."""
+        return bool((~self.usable | (self.low <= self.high + _ROOM * self.high.abs())).all())
+
     def allow(self, rrms: Tensor, relative: Tensor | float) -> bool:
         """Whether y may have come from this rrms (rows, 1), within the relative error, in every usable
         row."""
@@ -82,11 +87,9 @@ def row_factors(problem: Problem, y: Tensor, judged: Tensor) -> tuple[list[Match
     for two in (False, True):
         for source in range(len(rows.squares)):
             found = factors(rows, source, two)
-            # Products with the factor are rounded in fp32 as well.
-            room = _ROOM * found.high.abs()
-            if bool((found.usable & (found.low <= found.high + room)).all()):
+            if found.possible and bool(found.usable.all()):
                 low, high = torch.minimum(found.low, found.high), torch.maximum(found.low, found.high)
-                wider = replace(found, low=low - _ROOM * low.abs(), high=high + room)
+                wider = replace(found, low=low - _ROOM * low.abs(), high=high + _ROOM * high.abs())
                 return _read(rows, source, wider)
     return [], ()
 
@@ -97,12 +100,15 @@ def _read(rows: Rows, source: int, found: Factors) -> tuple[list[Match], tuple[s
     if smallest <= largest and not smallest <= 1.0 <= largest:
         factor = (smallest + largest) / 2.0
         return [("scaled", "ACCURACY-GAIN", f"every row is right but for the factor {factor:.6g}")], ()
-    middle = (found.low + found.high) / 2.0
+    off = found.usable & ((found.low > 1.0) | (found.high < 1.0))
+    middle = ((found.low + found.high) / 2.0)[off]
+    if not len(middle) or not bool((middle > 0.0).all()):
+        return [], ()  # rows of zeros are described well enough as such
     told = (
-        "each row is right but for one factor of its own, "
+        "each wrong row is right but for one factor of its own, "
         f"from {float(middle.min()):.6g} to {float(middle.max()):.6g}: its statistic is wrong",
     )
-    for attempt in (_line(rows, found), _stored(rows, found), _slow(rows, source, found)):
+    for attempt in (_line(rows, found), _slow(rows, source, found), _stored(rows, found)):
         if attempt is not None:
             return [attempt], told
     if float((middle - 1.0).abs().max()) < 2.0**-5:

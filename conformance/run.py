@@ -214,7 +214,7 @@ def _collect(shown: Observation, request: dict[str, Any], reply: dict[str, Any],
     """Copy what the worker left in the arena; drop the calls that were never made."""
     shown.steps = shown.steps[: len(reply["steps"])]
     largest = 0
-    for step, sent, record in zip(shown.steps, request["steps"], reply["steps"], strict=True):
+    for step, sent, record in zip(shown.steps, request["steps"], reply["steps"], strict=False):
         step.record = record
         for buffer in request["buffers"]:
             at = sent["dump"][buffer["name"]]

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from conformance.conventions import Problem
 
-_NONFINITE = "SPECIAL-NONFINITE"
+ZERO_ROW, _NONFINITE = "SPECIAL-ZERO-ROW", "SPECIAL-NONFINITE"
 
 
 def special_matches(problem: Problem, y: Tensor, wrong: Tensor) -> Iterator[tuple[str, str, str]]:
@@ -25,7 +25,7 @@ def special_matches(problem: Problem, y: Tensor, wrong: Tensor) -> Iterator[tupl
                 "a row of zeros becomes NaN or Inf, but should be zeros",
             )
         else:
-            yield "zero_row_wrong", "SPECIAL-ZERO-ROW", "a row of zeros does not become zeros"
+            yield "zero_row_wrong", ZERO_ROW, "a row of zeros does not become zeros"
     elif _only(wrong, ~finite):
         if bool(y[wrong].isfinite().all()):
             yield "nonfinite_lost", _NONFINITE, "a NaN or Inf of the input is lost: finite values come out"

@@ -18,15 +18,14 @@ from torch import Tensor
 from conformance.candidate import Candidate, Rows
 from conformance.candidates import all_candidates
 from conformance.conventions import Problem, row_chunks
-from conformance.intervals import SMALLEST_NORMAL, Interval, Parts, interval_of
+from conformance.intervals import SMALLEST_NORMAL, Interval, Parts, bound, interval_of
 from conformance.rounding import nearest, torch_dtype, ulp
 from conformance.row_factor import Factors, factors
 
 _SCREENED_ROWS = 3
 _SCREENED_COLUMNS = 192
-_TIE = 25.0
-"""Sums of squared deviations, in units of the rounding variance, that differ by less (five sigma) tell
-nothing."""
+_TIE = 4.0
+"""Sums of squared deviations, in units of the rounding variance, that differ by less tell nothing."""
 
 
 @dataclass
@@ -39,10 +38,13 @@ class Trial:
     wrong: Tensor
     judged: Tensor
 
-    def matching(self) -> list[Candidate]:
-        """Every candidate that holds: those that fit best first, by the rank of what they break."""
+    def matching(self) -> list[tuple[Candidate, bool]]:
+        """Every candidate that holds, and whether it fits as well as the best; those that do come first, and
+        all are in the order of the rank of what they break."""
         found = []
         for candidate in all_candidates(self.problem):
+            if candidate.statistic_only and not self.by_factors:
+                continue
             misfits = [
                 self._misfit(candidate, variant, two)
                 for variant, parts in enumerate(candidate.build(self.screened))
@@ -52,9 +54,9 @@ class Trial:
             held = [m for m in misfits if m is not None]
             if held:
                 found.append((candidate, min(held)))
-        best = min((misfit for _, misfit in found), default=0.0)
+        limit = min((misfit for _, misfit in found), default=0.0) + _TIE
         # all_candidates is in the order of ranks, and sorting keeps it among those that fit alike
-        return [c for c, misfit in sorted(found, key=lambda pair: pair[1] > best + _TIE)]
+        return sorted(((c, misfit <= limit) for c, misfit in found), key=lambda pair: not pair[1])
 
     @cached_property
     def screened(self) -> Rows:
@@ -75,6 +77,11 @@ class Trial:
     def factors(self) -> dict[tuple[int, bool], Factors]:
         sources = range(len(self.screened.squares))
         return {(i, two): factors(self.screened, i, two) for i in sources for two in (False, True)}
+
+    @cached_property
+    def by_factors(self) -> bool:
+        """Whether the screened rows can be right but for a factor each."""
+        return any(f.possible for f in self.factors.values())
 
     def _may_hold(self, candidate: Candidate, parts: Parts, two: bool) -> bool:
         rows = self.screened
@@ -115,7 +122,10 @@ class Trial:
             value = value * parts.weight
         if parts.added is not None:
             value = value + parts.added
-        squared = ((y - value) / ulp(value, self.problem.y_dtype)).square_() * 12.0
+        # A statistic that may round either way leaves more room than fp32 arithmetic: that room is no misfit.
+        room = (parts.relative - 2.0 * bound(self.problem.hidden_size)) * value.abs()
+        off = ((y - value).abs() - room.clamp_min(0.0)).clamp_min_(0.0)
+        squared = (off / ulp(value, self.problem.y_dtype)).square_() * 12.0
         squared = squared.nan_to_num_(0.0, 0.0, 0.0)
         return float((squared if parts.known is None else squared * parts.known).sum())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,7 +111,8 @@ SHAPE = (9, 1000)
 
 @pytest.mark.parametrize("turn", range(len(FORMULAS)), ids=list(FORMULAS))
 def test_a_wrong_formula_is_named(turn: int) -> None:
-    """Dtypes take turns. On every fill the fault is invisible or among the matches; on one its requirement leads."""
+    """Dtypes take turns. On every fill the fault is invisible or among the matches; on one its requirement
+    leads."""
     name = list(FORMULAS)[turn]
     requirement, formula = FORMULAS[name]
     dtype = DTYPES[turn % 3]
@@ -127,7 +129,8 @@ def test_a_wrong_formula_is_named(turn: int) -> None:
         assert name in names, (fill, names, found.structure)
         assert requirement == found.matches[names.index(name)].requirement
         assert found.structure
-        led |= found.matches[0].requirement == requirement
+        assert found.requirement in (requirement, None)
+        led |= found.requirement == requirement
     assert led
 
 
@@ -153,11 +156,12 @@ def fused_formulas(p: Problem) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_faults_of_the_residual(dtype: str) -> None:
-    p = problem((9, 1000), fills(9)["rowjump"], dtype, fused=True)
+    p = problem((5, 257), fills(5)["rowjump"], dtype, fused=True)
     for name, value in fused_formulas(p).items():
-        match = diagnose(p, nearest(value, dtype)).matches[0]
-        assert match.requirement == "RESIDUAL-ADDED"
-        assert match.name == name
+        found = diagnose(p, nearest(value, dtype))
+        assert found.requirement == "RESIDUAL-ADDED"
+        match = found.matches[0]
+        assert match.name == name or (dtype == "float32" and "stored" in name)  # there stored is the sum
 
 
 @pytest.mark.parametrize("fused", [False, True])
@@ -265,7 +269,8 @@ EVERY = slice(None)
         ),
         (
             put(EVERY, slice(4090, None), 7.0),
-            "every wrong element is 7; every row is affected, in only the last 7 of 4097 columns (from 4090 on)",
+            "every wrong element is 7; every row is affected, "
+            "in only the last 7 of 4097 columns (from 4090 on)",
         ),
         (
             put(EVERY, slice(2048, None), math.nan),
@@ -293,7 +298,7 @@ def test_special_rows() -> None:
     p = problem((4, 33), Fill(seed=1, zero_rows=(2,)), "float32", fused=False)
     y = Kernel(ONE)(p)
     y[2] = math.nan
-    assert [m.requirement for m in diagnose(p, y).matches] == ["SPECIAL-ZERO-ROW"]
+    assert diagnose(p, y).matches[0].requirement == "SPECIAL-ZERO-ROW"
     p = problem((4, 33), Fill(seed=1, put=((1, 3, "nan"),)), "float32", fused=False)
     clean = problem((4, 33), Fill(seed=1, put=((1, 3, 0.0),)), "float32", fused=False)
     assert [m.name for m in diagnose(p, Kernel(ONE)(clean)).matches] == ["nonfinite_lost"]
@@ -309,3 +314,12 @@ def test_a_fault_of_the_store() -> None:
     p = problem((9, 1000), fills(9)["rowjump"], "float32", fused=False)
     through = store(nearest(p.x * (mean(p.x) + p.eps).rsqrt() * p.weight, "bfloat16"), "float32").double()
     assert [m.name for m in diagnose(p, through).matches] == ["output_through_bfloat16"]
+
+
+def test_formulas_that_fit_alike_name_no_requirement_unless_they_agree() -> None:
+    """One row with a mean square of hidden_size + 1 times eps: no eps equals another divisor there."""
+    p = problem((1, 512), Fill(seed=1), "bfloat16", fused=False)
+    p = replace(p, eps=float(mean(p.x)) / 513)
+    found = diagnose(p, nearest(p.x * mean(p.x).rsqrt() * p.weight, "bfloat16"))
+    assert {"eps_omitted", "divisor_513"} <= {m.name for m in found.matches}
+    assert found.requirement is None

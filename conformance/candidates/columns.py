@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -43,36 +44,40 @@ def _left_out(size: int) -> Iterator[Candidate]:
                 f"drops_last_{k}",
                 _TAIL,
                 f"the sum of squares leaves out columns: {text} (of {size})",
-                lambda squares, rows, k=k: _total(squares[:, :-k]),
+                partial(_without_last, k=k),
             )
     if size > 1:
         yield by_total(
             "drops_first",
             _TAIL,
             "the sum of squares leaves out the first column",
-            lambda squares, rows: _total(squares[:, 1:]),
+            lambda squares: _total(squares[:, 1:]),
         )
     for lanes in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
         if size >= lanes:
             for half, text in ((0, "first"), (1, "second")):
-
-                def total(squares: Tensor, rows: Rows, lanes: int = lanes, half: int = half) -> Tensor:
-                    lane = torch.arange(squares.shape[1], device=squares.device) % lanes
-                    return _total(squares[:, (lane >= lanes // 2) == bool(half)])
-
                 yield by_total(
                     f"sums_{text}_half_of_{lanes}",
                     _TAIL,
                     f"only the {text} half of every {lanes} columns enters the sum of squares",
-                    total,
+                    partial(_half, lanes=lanes, second=bool(half)),
                 )
     for group in (1, 2, 4, 8, 16, 32, 64):
         yield by_total(
             f"tree_loses_odd_sums_{group}",
             _TAIL,
             f"a tree sum over groups of {group} columns loses a partial sum wherever their number is odd",
-            lambda squares, rows, group=group: _lossy_tree(squares, group),
+            partial(_lossy_tree, group=group),
         )
+
+
+def _without_last(squares: Tensor, k: int) -> Tensor:
+    return _total(squares[:, :-k])
+
+
+def _half(squares: Tensor, lanes: int, second: bool) -> Tensor:
+    lane = torch.arange(squares.shape[1], device=squares.device) % lanes
+    return _total(squares[:, (lane >= lanes // 2) == second])
 
 
 def _lossy_tree(squares: Tensor, group: int) -> Tensor:
@@ -89,7 +94,7 @@ def _twice(size: int) -> Iterator[Candidate]:
         "counts_last_twice",
         _TAIL,
         "the last column is counted twice in the sum of squares",
-        lambda squares, rows: _total(squares) + squares[:, -1:],
+        lambda squares: _total(squares) + squares[:, -1:],
     )
     for width in _WIDTHS:
         if size > width:
@@ -97,17 +102,24 @@ def _twice(size: int) -> Iterator[Candidate]:
                 f"counts_borders_twice_{width}",
                 _TAIL,
                 f"the column after every {width} is counted twice in the sum of squares",
-                lambda squares, rows, width=width: _total(squares) + _total(squares[:, width::width]),
+                partial(_borders_twice, width=width),
             )
         if size > width and size % width:
             yield by_total(
                 f"counts_tail_twice_{width}",
                 _TAIL,
                 f"the last step of {width} columns is moved back: {width - size % width} are counted twice",
-                lambda squares, rows, width=width: (
-                    _total(squares) + _total(squares[:, size - width : size - size % width])
-                ),
+                partial(_tail_twice, width=width),
             )
+
+
+def _borders_twice(squares: Tensor, width: int) -> Tensor:
+    return _total(squares) + _total(squares[:, width::width])
+
+
+def _tail_twice(squares: Tensor, width: int) -> Tensor:
+    size = squares.shape[1]
+    return _total(squares) + _total(squares[:, size - width : size - size % width])
 
 
 def _beyond(problem: Problem) -> Iterator[Candidate]:
@@ -122,7 +134,7 @@ def _beyond(problem: Problem) -> Iterator[Candidate]:
             f"tail_of_ones_{count}",
             _TAIL,
             f"{count} lanes beyond the row count as 1 in the sum of squares ({text})",
-            lambda squares, rows, count=count: _total(squares) + count,
+            partial(_ones, count=count),
         )
         if count <= size and problem.n_rows > 1:
             columns = "element" if count == 1 else f"{count} elements"
@@ -130,8 +142,12 @@ def _beyond(problem: Problem) -> Iterator[Candidate]:
                 f"counts_next_row_{count}",
                 _TAIL,
                 f"the sum of squares goes on into the first {columns} of the next row",
-                lambda rows, count=count: _next_row(rows, count),
+                partial(_next_row, count=count),
             )
+
+
+def _ones(squares: Tensor, count: int) -> Tensor:
+    return _total(squares) + count
 
 
 def _next_row(rows: Rows, count: int) -> Iterator[Parts]:

@@ -24,6 +24,8 @@ def _mean(squares: Tensor) -> Tensor:
 
 def candidates(problem: Problem) -> Iterator[Candidate]:
     eps = problem.eps
+    source = problem.x if problem.residual is None else problem.x + problem.residual
+    lowest = float(_mean(source.square()).nan_to_num(torch.inf).min())
     yield by_statistic(
         "eps_outside",
         _INSIDE,
@@ -36,12 +38,13 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
         "eps is added to the reciprocal root, not to the mean square under it",
         lambda squares, rows: 1.0 / _mean(squares).sqrt() + rows.eps,
     )
-    yield by_statistic(
-        "eps_as_floor",
-        _INSIDE,
-        "eps is a lower limit of the mean square, not added to it",
-        lambda squares, rows: 1.0 / _mean(squares).clamp_min(rows.eps).sqrt(),
-    )
+    if lowest < eps:  # above it, a floor is the same as no eps
+        yield by_statistic(
+            "eps_as_floor",
+            _INSIDE,
+            "eps is a lower limit of the mean square, not added to it",
+            lambda squares, rows: 1.0 / _mean(squares).clamp_min(rows.eps).sqrt(),
+        )
     yield by_statistic(
         "eps_omitted",
         _HONOURED,
@@ -54,12 +57,13 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
         "eps is added to the sum of squares, before it is divided by hidden_size",
         lambda squares, rows: 1.0 / (_mean(squares) + rows.eps / rows.hidden_size).sqrt(),
     )
-    yield by_statistic(
-        "eps_as_floor_of_root",
-        _INSIDE,
-        "eps is a lower limit of the root mean square, not added to the mean square",
-        lambda squares, rows: 1.0 / _mean(squares).sqrt().clamp_min(rows.eps),
-    )
+    if lowest < eps * eps:
+        yield by_statistic(
+            "eps_as_floor_of_root",
+            _INSIDE,
+            "eps is a lower limit of the root mean square, not added to the mean square",
+            lambda squares, rows: 1.0 / _mean(squares).sqrt().clamp_min(rows.eps),
+        )
     yield from _other_values(eps, problem.x_dtype)
 
 

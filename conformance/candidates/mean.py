@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -35,7 +36,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
                 name,
                 "FORMULA-NO-MEAN",
                 sentence,
-                lambda rows, centred=centred, unbiased=unbiased: _centred(rows, centred, unbiased),
+                partial(_centred, centred=centred, unbiased=unbiased),
             )
         yield Candidate(
             "mean_subtracted_at_the_end",

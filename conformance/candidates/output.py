@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 
@@ -25,7 +26,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
             ("row_before", "each row of y is that of the row before", -1),
             ("row_after", "each row of y is that of the row after", 1),
         ):
-            yield Candidate(name, "FORMULA-ROWS", sentence, lambda rows, step=step: _other_row(rows, step))
+            yield Candidate(name, "FORMULA-ROWS", sentence, partial(_other_row, step=step))
 
 
 def _zeros(rows: Rows) -> Iterator[Parts]:

@@ -3,8 +3,8 @@ another dtype."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,6 +24,23 @@ _STEPS = {
     "root": "the root",
     "rrms": "the reciprocal root",
 }
+_TOGETHER = [
+    (
+        "squares",
+        "mean",
+        "shifted",
+        "rrms",
+    ),  # every operation of x.pow(2).mean(-1).add(eps).rsqrt() in x's dtype
+    ("mean", "shifted", "rrms"),
+    ("mean", "shifted"),
+    ("mean", "rrms"),
+    ("shifted", "rrms"),
+    ("squares", "total"),
+    ("squares", "mean"),
+    ("squares", "rrms"),
+    ("squares", "total", "mean", "shifted", "rrms"),
+    ("squares", "total", "mean", "shifted", "root", "rrms"),
+]
 _LARGEST_HALF = 65504.0
 
 
@@ -38,21 +55,22 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
             f"squares_scaled_{divisor}",
             "RANGE-SMALL",
             f"x is divided by {divisor} and squared in float16, where small squares vanish",
-            lambda rows, divisor=divisor: _scaled_squares(rows, divisor),
+            partial(_scaled_squares, divisor=divisor),
+            statistic_only=True,
         )
     if largest > _LARGEST_HALF:
         yield Candidate(
             "clamped_to_half",
             "RANGE-LARGE",
             "x is clamped to the range of float16",
-            lambda rows: _changed(rows, lambda t: t.clamp(-_LARGEST_HALF, _LARGEST_HALF)),
+            partial(_changed, change=lambda t: t.clamp(-_LARGEST_HALF, _LARGEST_HALF)),
         )
     for dtype in ("bfloat16", "float16"):
         yield Candidate(
             f"input_through_{dtype}",
             "ACCURACY-INTERVAL",
             f"the input passes through {dtype}",
-            lambda rows, dtype=dtype: _changed(rows, lambda t: nearest(t, dtype)),
+            partial(_changed, change=partial(nearest, dtype=dtype)),
         )
         if dtype != problem.y_dtype:
             yield Candidate(
@@ -60,7 +78,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
                 "ACCURACY-INTERVAL",
                 f"y passes through {dtype} before it is stored as {problem.y_dtype}",
                 lambda rows: rows.right(),
-                last=lambda t, final, dtype=dtype: store(nearest(t, dtype), final),
+                last=partial(_store_through, dtype),
             )
     yield Candidate(
         "rounded_outward",
@@ -71,16 +89,19 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
     )
 
 
+def _store_through(dtype: str, t: Tensor, final: str) -> Tensor:
+    return store(nearest(t, dtype), final)
+
+
 def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
     """Which of the steps are rounded to `dtype`: one alone, then all combinations where it is the tensors'
     own."""
     half = dtype == "float16"
     large = half and float(size.square().sum(-1).max()) > _LARGEST_HALF
     small = half and bool(((size.amax(-1) > 0) & (size.amax(-1) < 2.0**-7)).any())
-    names = list(_STEPS)
-    kept = [[name] for name in names]
+    kept: list[tuple[str, ...]] = [(name,) for name in _STEPS]
     if native:
-        kept += [list(c) for n in range(2, len(names) + 1) for c in itertools.combinations(names, n)]
+        kept += _TOGETHER
     for steps in kept:
         requirement = "ACCURACY-SUM" if {"squares", "total"} & set(steps) else "ACCURACY-RRMS"
         if large and {"squares", "total"} & set(steps):
@@ -94,7 +115,8 @@ def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
             f"{'_'.join(steps)}_in_{dtype}",
             requirement,
             f"{told} {verb} rounded to {dtype}",
-            lambda rows, steps=tuple(steps): _chain(rows, dtype, steps),
+            partial(_chain, dtype=dtype, steps=steps),
+            statistic_only=True,
         )
     for name, order, text in (
         ("halves", _halves, "folding halves"),
@@ -105,7 +127,8 @@ def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
                 f"sum_of_{name}_in_{dtype}{'' if squares_too else '_exact_squares'}",
                 "RANGE-LARGE" if large else "ACCURACY-SUM",
                 f"squares are added up in {dtype} ({text})",
-                lambda rows, order=order, squares_too=squares_too: _added_in(rows, dtype, order, squares_too),
+                partial(_added_in, dtype=dtype, order=order, squares_too=squares_too),
+                statistic_only=True,
             )
 
 

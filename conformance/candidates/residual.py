@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -52,12 +53,12 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
             right = {scaled, measured} <= {"sum", "stored"}
             if scaled != measured and not right and not {"stored_x", "stored_residual"} & {measured}:
                 yield _candidate(scaled, measured)
-    for dtype in {"float16", "bfloat16"} - {problem.residual_dtype}:
+    for dtype in sorted({"float16", "bfloat16"} - {problem.residual_dtype}):
         yield Candidate(
             f"residual_in_{dtype}",
             "DTYPE-MIXED" if dtype == problem.x_dtype else _ADDED,
             f"the residual, or the sum, is rounded to {dtype} before the norm",
-            lambda rows, dtype=dtype: _rounded(rows, dtype),
+            partial(_rounded, dtype=dtype),
         )
 
 

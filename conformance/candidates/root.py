@@ -67,7 +67,8 @@ def _twice(rows: Rows) -> Iterator[Parts]:
         for weight in (None, rows.weight):
             first = numerator * rrms if weight is None else numerator * rrms * weight
             second = 1.0 / _shifted(first * first, rows).sqrt()
-            yield rows.parts(first, second, relative=2.0 * rows.relative(second), product_error=3.0)
+            # The error of the first root is normalised away by the second.
+            yield rows.parts(first, second, product_error=3.0)
 
 
 def _divisors(problem: Problem) -> Iterator[Candidate]:

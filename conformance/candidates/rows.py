@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,12 +55,12 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
                 yield _shared(
                     f"statistic_of_{count}_rows",
                     f"{count} rows share one statistic",
-                    lambda t, count=count: _pooled(t, count),
+                    partial(_pooled, count=count),
                 )
                 yield _shared(
                     f"statistic_of_first_of_{count}",
                     f"{count} rows share the statistic of the first of them",
-                    lambda t, count=count: t[torch.arange(n, device=t.device) // count * count],
+                    partial(_first_of, count=count),
                 )
     sizes = {max(1, problem.hidden_size // 2): "half"} | {
         1 << k: f"run of {1 << k} columns" for k in range(1, 14)
@@ -70,7 +71,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
                 f"statistic_of_{width}_columns",
                 _ROWS,
                 f"each {text} of a row is scaled by a statistic of its own",
-                lambda rows, width=width: _by_columns(rows, width),
+                partial(_by_columns, width=width),
             )
 
 
@@ -93,6 +94,10 @@ def _pooled(totals: Tensor, count: int) -> Tensor:
     sums = torch.zeros(int(group[-1]) + 1, dtype=totals.dtype, device=totals.device)
     sums.index_add_(0, group, totals[:, 0])
     return (sums / torch.bincount(group))[group][:, None]
+
+
+def _first_of(totals: Tensor, count: int) -> Tensor:
+    return totals[torch.arange(len(totals), device=totals.device) // count * count]
 
 
 def _by_columns(rows: Rows, width: int) -> Iterator[Parts]:

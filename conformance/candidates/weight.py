@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -46,13 +47,21 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
 
 
 def _rounded(problem: Problem) -> Iterator[Candidate]:
-    for dtype in {"float16", "bfloat16"} - {problem.weight_dtype}:
+    for dtype in sorted({"float16", "bfloat16"} - {problem.weight_dtype}):
         yield by_weight(
             f"weight_in_{dtype}",
             "DTYPE-MIXED" if dtype == problem.x_dtype else "ACCURACY-INTERVAL",
             f"the weight is rounded from {problem.weight_dtype} to {dtype} before it is used",
-            lambda w, rows, dtype=dtype: nearest(w, dtype),
+            partial(_in_dtype, dtype=dtype),
         )
+
+
+def _in_dtype(weight: Tensor, rows: Rows, dtype: str) -> Tensor:
+    return nearest(weight, dtype)
+
+
+def _restarted(row: Tensor, column: Tensor, width: int) -> Tensor:
+    return column % width + 0 * row
 
 
 def _indexed(problem: Problem) -> Iterator[Candidate]:
@@ -105,5 +114,5 @@ def _indexed(problem: Problem) -> Iterator[Candidate]:
                 f"weight_restarts_{width}",
                 _INDEX,
                 f"the weight is read from its start again after every {width} columns",
-                moved(lambda r, c, width=width: c % width + 0 * r),
+                moved(partial(_restarted, width=width)),
             )
