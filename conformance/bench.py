@@ -19,12 +19,13 @@ import numpy as np
 
 from conformance import run as stage
 from conformance.crew import LOAD_TIMEOUT, Crew
-from conformance.isolate import WorkerDied
+from conformance.isolate import WorkerDiedError
 from conformance.judge import broken, judge, not_planned
 from conformance.loaded import Loaded
 from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
 from conformance.plan import Machine, plan, twins
 from conformance.protocol import Arena
+from conformance.versions import unsupported
 
 _FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115
 
@@ -76,7 +77,7 @@ class Bench:
         for probe in (True, False):  # a probe that kills the process: go by name and order
             try:
                 reply = self._crew.ask_once(self._load_request(spec, probe), LOAD_TIMEOUT)
-            except WorkerDied as death:
+            except WorkerDiedError as death:
                 failed = Loaded(spec, error=death.kind, message=f"{death.detail}; {death.output[-500:]}")
                 continue
             return Loaded.from_reply(spec, probe, reply)
@@ -93,14 +94,15 @@ class Bench:
     # --- verdicts --------------------------------------------------------------------------------------
 
     def verdict(self, spec: str, run: Run) -> Verdict:
-        """Put one run to one implementation and judge it. An error of the suite itself is verdict `broken`."""
+        """Put one run to one implementation and judge it. An error of the suite is verdict `broken`."""
         try:
             return self._verdict(spec, run)
         except Exception as error:
             self._crew.lose()
             place = traceback.extract_tb(error.__traceback__)[-1]
             told = f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
-            return broken(run, self._loaded[spec].implementation.name, told)
+            known = self._loaded.get(spec)
+            return broken(run, spec if known is None else known.name, told)
 
     def _verdict(self, spec: str, run: Run) -> Verdict:
         implementation = self.load(spec).implementation
@@ -128,7 +130,7 @@ class Bench:
         call = implementation.calls[run.mode]
         try:
             worker = self._crew.ready(spec, self._load_request(spec, self._loaded[spec].probe))
-        except WorkerDied as death:
+        except WorkerDiedError as death:
             return stage.Observation(run, call, death.kind, [], death.detail, death.output)
         more = {} if filler is None else {"filler": filler}
         seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
@@ -150,10 +152,8 @@ class Bench:
             told.append(f"{twin.dtypes['x']} {outcome}")
         return "", "the same sizes and values in neutral runs: " + ", ".join(told)
 
-    def _outside_matters(
-        self, spec: str, implementation: Implementation, seen: stage.Observation
-    ) -> str:
-        """The requirement that a wrong y violates by depending on memory outside the inputs; "" if it does not."""
+    def _outside_matters(self, spec: str, implementation: Implementation, seen: stage.Observation) -> str:
+        """The requirement that a wrong y violates by depending on memory outside the inputs, or ""."""
         step = seen.steps[-1]
         first = stage.output_bits(step, seen.call, "y")
         if first is None or not _nan_appears(step, seen, first):
@@ -174,7 +174,7 @@ def _nan_appears(step: stage.Step, seen: stage.Observation, y: np.ndarray) -> bo
     """Whether y has a NaN though no input has one."""
     from conformance.seen import to_float64
 
-    if "returned" != step.record["status"]:
+    if step.record["status"] != "returned":
         return False
     inputs_finite = all(
         bool(to_float64(bits, seen.run.dtypes[role], "cpu").isfinite().all())
@@ -187,7 +187,13 @@ def _nan_appears(step: stage.Step, seen: stage.Observation, y: np.ndarray) -> bo
 
 
 def this_machine(wanted: str) -> Machine:
-    """The device to run on: `auto` is the first GPU, else the CPU. Raises ValueError where it is missing."""
+    """The device to run on: `auto` is the first GPU, else the CPU.
+
+    Raises ValueError where it is missing, or where a package is too old.
+    """
+    problem = unsupported()
+    if problem:
+        raise ValueError(problem)
     import torch
 
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):

@@ -77,9 +77,7 @@ class Placed:
     def prefix(self, n_rows: int) -> Placed:
         """The same memory seen as its first rows only (rank 2)."""
         shape = (n_rows, *self.shape[1:])
-        return Placed(
-            self.role, self.dtype, shape, self.strides, self.offset, self.nbytes, self.segments
-        )
+        return Placed(self.role, self.dtype, shape, self.strides, self.offset, self.nbytes, self.segments)
 
 
 def _row_major(shape: tuple[int, ...], row_stride: int, column_stride: int = 1) -> tuple[int, ...]:
@@ -144,7 +142,8 @@ def _windows(placed: Placed) -> list[tuple[slice, tuple[int, ...], tuple[int, ..
     """(bytes of the image, shape, strides, first element) of each segment's part of the tensor."""
     if len(placed.segments) == 1:
         return [(slice(0, placed.nbytes), placed.shape, placed.strides, placed.offset)]
-    size, start, parts = ITEMSIZE[placed.dtype], 0, []
+    size, start = ITEMSIZE[placed.dtype], 0
+    parts: list[tuple[slice, tuple[int, ...], tuple[int, ...], int]] = []
     for _, length in placed.segments:
         parts.append((slice(start, start + length), placed.shape[1:], (1,), BAND // size))
         start += length

@@ -26,7 +26,8 @@ class Candidate:
 
     build gives the formula for some rows, once for every variant that would count as the same fault. `last`
     replaces the rounding of the store of y, for faults of the store itself. statistic_only: nothing but rrms
-    is wrong, so every row of y is right but for a factor.
+    is wrong, so every row of y is right but for a factor. compound: more than one fault at once, believed
+    only where no simple one fits as well.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Candidate:
     build: Callable[[Rows], Iterable[Parts]]
     last: Callable[[Tensor, str], Tensor] | None = None
     statistic_only: bool = False
+    compound: bool = False
 
 
 class Rows:

@@ -109,9 +109,7 @@ class Certification:
         """Planned runs without a verdict, in words; "" where none is missing."""
         seen = {(v.implementation, v.run) for v in self.verdicts}
         lost = sum(
-            (self.name(spec), run.id) not in seen
-            for spec in self.options.specs
-            for run in self.runs(spec)
+            (self.name(spec), run.id) not in seen for spec in self.options.specs for run in self.runs(spec)
         )
         return f"{lost} planned runs have no verdict" if lost else ""
 
@@ -136,8 +134,7 @@ class Certification:
 
     def name(self, spec: str) -> str:
         """The name an implementation goes by in the report: its own, or what --impl was given."""
-        loaded = self.bench.load(spec)
-        return loaded.implementation.name if loaded.implementation is not None else spec
+        return self.bench.load(spec).name
 
     @cached_property
     def header(self) -> dict[str, Any]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.isolate import Worker, WorkerDied
+from conformance.isolate import Worker, WorkerDiedError
 from conformance.protocol import Arena
 
 LOAD_TIMEOUT = 300.0
 
 
 class Crew:
-    """Workers for one implementation at a time. threads: of each worker's CPU arithmetic; 0 leaves torch's default."""
+    """Workers for one implementation at a time.
+
+    threads: of each worker's CPU arithmetic; 0 leaves torch's default.
+    """
 
     def __init__(self, arena: Arena, device: str, paths: Sequence[str], threads: int = 0) -> None:
         self._arena, self._device, self._paths = arena, device, tuple(paths)
@@ -27,7 +30,7 @@ class Crew:
         self._lost = 0
 
     def ask_once(self, request: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Put one request to a process of its own; raises WorkerDied."""
+        """Put one request to a process of its own; raises WorkerDiedError."""
         worker = self._start()
         try:
             return worker.ask(request, timeout)
@@ -35,7 +38,7 @@ class Crew:
             worker.close()
 
     def ready(self, spec: str, load: Mapping[str, Any]) -> Worker:
-        """The worker that has loaded `spec`; raises WorkerDied where it cannot be loaded again."""
+        """The worker that has loaded `spec`; raises WorkerDiedError where it cannot be loaded again."""
         if self._spec != spec:
             self.close()
             self._spec, self._lost = spec, 0
@@ -43,7 +46,7 @@ class Crew:
             self._at_work, self._next = self._next or self._loading(load), None
             try:
                 self._at_work.wait(LOAD_TIMEOUT)
-            except WorkerDied:
+            except WorkerDiedError:
                 self.lose()
                 raise
             if self._lost:

@@ -26,7 +26,7 @@ _TAIL_BYTES = 4000
 
 
 @dataclass
-class WorkerDied(Exception):
+class WorkerDiedError(Exception):
     """The worker ended or was ended. kind: `crash` (it died by itself) or `hang` (it was killed)."""
 
     kind: str
@@ -41,7 +41,7 @@ class Worker:
     """A child process that has imported the implementation. Not thread safe: one request at a time."""
 
     def __init__(self, arena: Arena, device: str, paths: Sequence[str], env: dict[str, str]) -> None:
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker: see close
         request_read, self._requests = os.pipe()
         self._replies, reply_write = os.pipe()
         package_root = str(Path(__file__).resolve().parent.parent)
@@ -57,7 +57,7 @@ class Worker:
         self._pending = b""
 
     def ask(self, message: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """Send a request and wait for its reply; raises WorkerDied."""
+        """Send a request and wait for its reply; raises WorkerDiedError."""
         self.post(message)
         return self.wait(timeout)
 
@@ -67,7 +67,7 @@ class Worker:
             send(self._requests, message)
 
     def wait(self, timeout: float) -> dict[str, Any]:
-        """The reply to the request that was posted; raises WorkerDied."""
+        """The reply to the request that was posted; raises WorkerDiedError."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._pending:
             left = deadline - time.monotonic()
@@ -75,7 +75,7 @@ class Worker:
             if not ready:
                 self.kill()
                 what = f"no answer within {timeout:.0f} s; the process was killed"
-                raise WorkerDied("hang", what, self._output())
+                raise WorkerDiedError("hang", what, self._output())
             chunk = os.read(self._replies, 1 << 20)
             if not chunk:
                 raise self._died()
@@ -85,14 +85,16 @@ class Worker:
             return json.loads(line)
         except ValueError:
             self.kill()
-            raise WorkerDied("crash", "the process wrote over the suite's pipe", "") from None
+            raise WorkerDiedError("crash", "the process wrote over the suite's pipe", "") from None
 
-    def _died(self) -> WorkerDied:
+    def _died(self) -> WorkerDiedError:
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.kill()
-            return WorkerDied("crash", "the process closed the suite's pipe and lived on", self._output())
+            return WorkerDiedError(
+                "crash", "the process closed the suite's pipe and lived on", self._output()
+            )
         self.kill()  # whatever it started and left behind
         if code < 0:
             try:
@@ -101,7 +103,7 @@ class Worker:
                 how = f"was killed by signal {-code}"
         else:
             how = f"ended with exit code {code}"
-        return WorkerDied("crash", f"the process {how}", self._output())
+        return WorkerDiedError("crash", f"the process {how}", self._output())
 
     def _output(self) -> str:
         size = self._log.seek(0, os.SEEK_END)
@@ -110,10 +112,8 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and everything in its group."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
     def close(self) -> None:

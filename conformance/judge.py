@@ -36,7 +36,8 @@ def judge(
     if not seen.returned and observation.status == "completed":
         reason = f"refused: {seen.steps[-1].record['exception']['text']}"
         if verdict == "pass" and observation.twin != "pass":
-            verdict, reason = "unsupported", f"its valid twin does not pass either, so this says nothing. {reason}"
+            verdict = "unsupported"
+            reason = f"its valid twin does not pass either, so this says nothing. {reason}"
     conventions, stats = _numbers(seen) if verdict in ("pass", "warn", "fail") else ((), {})
     return _verdict(
         observation.run, implementation, verdict, findings=tuple(findings), reason=reason,
@@ -52,7 +53,8 @@ def not_planned(plan: NotPlanned) -> Verdict:
 
 def broken(run: Run, implementation: str, detail: str) -> Verdict:
     """The verdict where the suite or its environment failed, with what failed."""
-    return _verdict(run, implementation, "broken", reason=f"the suite failed, not the implementation: {detail}")
+    reason = f"the suite failed, not the implementation: {detail}"
+    return _verdict(run, implementation, "broken", reason=reason)
 
 
 def obtained(observation: Observation) -> str:

@@ -18,7 +18,8 @@ def heading(options: Options, machine: Machine) -> list[str]:
         else f"on {machine.name}"
     )
     names = ", ".join(options.specs)
-    return [f"RMSNorm conformance: {visible(names)} | profile {options.profile}, grade {options.grade} | {how}"]
+    asked = f"profile {options.profile}, grade {options.grade}"
+    return [f"RMSNorm conformance: {visible(names)} | {asked} | {how}"]
 
 
 def failure(verdict: Verdict, spec: str) -> str:

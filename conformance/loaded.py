@@ -13,8 +13,9 @@ from conformance.model import Implementation
 
 @dataclass(frozen=True)
 class Loaded:
-    """description: JSON of the implementation, None where there is none; then `error` names the kind of reason.
+    """What is known of one --impl.
 
+    description: JSON of the implementation, None where there is none; then `error` names the kind of reason.
     error: NotInstalled, NoSuchImplementation, NotRecognised, ImportFailed, broken, crash or hang. drift: what
     importing it changed (conformance.watch). probe: whether the trial call was made, and is to be made again.
     """
@@ -30,6 +31,11 @@ class Loaded:
     @cached_property
     def implementation(self) -> Implementation | None:
         return None if self.description is None else from_description(dict(self.description))
+
+    @property
+    def name(self) -> str:
+        """The name it goes by in the report: its own, or what --impl was given."""
+        return self.spec if self.implementation is None else self.implementation.name
 
     @classmethod
     def from_reply(cls, spec: str, probe: bool, reply: Mapping[str, Any]) -> Loaded:

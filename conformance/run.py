@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from conformance import buffers, inputs
-from conformance.isolate import Worker, WorkerDied
+from conformance.isolate import Worker, WorkerDiedError
 from conformance.model import Call, Fill, Run
 from conformance.protocol import Arena, Bump
 
@@ -68,7 +68,7 @@ def execute(
     shown = Observation(run, call, "completed", steps, device=device)
     try:
         reply = worker.ask(request, timeout)
-    except WorkerDied as death:
+    except WorkerDiedError as death:
         shown.status, shown.detail, shown.output = death.kind, death.detail, death.output
         return shown
     if "broken" in reply:
@@ -85,9 +85,7 @@ def execute(
     return shown
 
 
-def _prepare(
-    run: Run, call: Call, arena: Arena, filler: int
-) -> tuple[list[Step], dict[str, Any]]:
+def _prepare(run: Run, call: Call, arena: Arena, filler: int) -> tuple[list[Step], dict[str, Any]]:
     placed = _placed(run, call)
     bump = Bump()
     steps, wire = [], []
@@ -154,13 +152,14 @@ def _placed(run: Run, call: Call) -> dict[str, buffers.Placed]:
 
 def _faulty_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     hidden, leading = run.hidden_size, run.shape[:-1]
-    return {
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {
         "weight_too_long": {"weight": (hidden + 1,)},
         "weight_too_short": {"weight": (hidden - 1,)},
         "weight_2d": {"weight": (run.n_rows + 1, hidden)},
         "residual_rows": {"residual": (*leading[:-1], leading[-1] + 1, hidden) if leading else (hidden,)},
         "residual_width": {"residual": (*leading, hidden + 1)},
-    }.get(run.fault or "", {})
+    }
+    return shapes.get(run.fault or "", {})
 
 
 def _device(run: Run, role: str) -> str | None:
@@ -192,9 +191,7 @@ def _bits(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> dict[st
 
 
 @lru_cache(maxsize=24)
-def _contents(
-    fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, expanded: bool
-) -> np.ndarray:
+def _contents(fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, expanded: bool) -> np.ndarray:
     if second:
         fill = replace(fill, seed=fill.seed + 1000)
     whole = shape

@@ -1,8 +1,8 @@
 """The suite's own score: wrong kernels caught and named, right ones accused.
 
-Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score asks a
-mutant first the runs written for the requirement that it breaks, then the rest until something fails; the full
-one asks everything. A right variant that fails, or a mutant that does not, fails the score.
+Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score
+asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails;
+the full one asks everything. A right variant that fails, or a mutant that does not, fails the score.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from conformance.model import Run, Verdict
 from conformance.plan import selected
 
 AIMED = 14
-"""Runs written for the broken requirement that the quick score asks of a mutant, before it names the fault."""
+"""Runs written for the broken requirement that the quick score asks of a mutant before it names the fault."""
 NEUTRAL = 6
 """Small plain runs it asks as well: a fault that shows there is not one of layouts or sizes."""
 
@@ -51,6 +51,13 @@ class Score:
     @property
     def caught(self) -> bool:
         return self.failed > 0
+
+    @property
+    def outcome(self) -> str:
+        """In words, for one that is not `right`."""
+        if not self.expected:
+            return "ACCUSED"
+        return "caught, but named otherwise" if self.caught else "SURVIVED"
 
 
 def score_one(spec: str, expected: str, device: str, full: bool) -> Score:
@@ -111,7 +118,8 @@ def score(
     names = list(names)
     unknown = [n for n in names if n not in wanted]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is neither a mutant nor a variant; write mutant:NAME or variant:NAME")
+        hint = "write mutant:NAME or variant:NAME"
+        raise ValueError(f"{unknown[0]!r} is neither a mutant nor a variant; {hint}")
     chosen = {n: wanted[n] for n in names} if names else wanted
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
@@ -124,13 +132,14 @@ def table(scores: Sequence[Score]) -> str:
     lines = []
     for s in scores:
         if not s.right:
-            what = "caught, but named otherwise" if s.caught and s.expected else "SURVIVED" if s.expected else "ACCUSED"
-            lines.append(f"{s.spec}: {what}; expected {s.expected or 'no failure'}, named {', '.join(s.named[:3])}")
+            expected, named = s.expected or "no failure", ", ".join(s.named[:3])
+            lines.append(f"{s.spec}: {s.outcome}; expected {expected}, named {named}")
             lines.append(f"    {s.error or s.first}"[:400])
     wrong = [s for s in scores if s.expected]
     right = [s for s in scores if not s.expected]
+    caught, labelled = sum(s.caught for s in wrong), sum(s.right for s in wrong)
     lines += [
-        f"{sum(s.caught for s in wrong)} of {len(wrong)} mutants caught, {sum(s.right for s in wrong)} named as labelled",
+        f"{caught} of {len(wrong)} mutants caught, {labelled} named as labelled",
         f"{sum(not s.right for s in right)} of {len(right)} right variants accused",
     ]
     return "\n".join(lines)

@@ -53,9 +53,12 @@ class View:
 
     def output(self, name: str) -> Output | None:
         """The output `name`, steps laid under each other; None where there is none or it cannot be read."""
-        parts = [_output(self.call, s, name) for s in self.steps]
-        if any(p is None for p in parts):
-            return None
+        parts: list[Output] = []
+        for step in self.steps:
+            part = _output(self.call, step, name)
+            if part is None:
+                return None
+            parts.append(part)
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -82,9 +85,11 @@ class View:
         return step.bits[role]
 
     def input(self, role: str) -> torch.Tensor | None:
-        """An input's exact values, float64: (n_rows, hidden_size), a weight (hidden_size,); None if absent."""
-        if role not in self.run.dtypes:
-            return None
+        """An input's exact values, float64: (n_rows, hidden_size), a weight (hidden_size,); or None."""
+        return self.present(role) if role in self.run.dtypes else None
+
+    def present(self, role: str) -> torch.Tensor:
+        """`input` for a role that the run has, as every run has x; raises KeyError for another."""
         steps = self.steps[:1] if role == "weight" else self.steps
         dtype = self.run.dtypes[role]
         parts = [to_float64(s.bits[role], dtype, self.device) for s in steps]
@@ -102,7 +107,7 @@ class View:
         stored = residual_out.dtype if residual_out is not None else ""
         offset = self.run.weight_offset
         return accuracy.Problem(
-            x=self.input("x"), residual=self.input("residual"), weight=self.input("weight"), eps=eps,
+            x=self.present("x"), residual=self.input("residual"), weight=self.input("weight"), eps=eps,
             weight_offset=self.call.weight_offset if offset is None else offset,
             x_dtype=self.run.dtypes["x"],
             residual_dtype=stored if stored in DTYPES else self.run.dtypes.get("residual", ""),
@@ -138,8 +143,8 @@ def _output(call: Call, step: Step, name: str) -> Output | None:
     for role, written in call.mutates.items():
         if written == name and role in step.placed:
             p = step.placed[role]
-            bits = buffers.elements(p, step.after[role])
-            return Output(name, bits, p.dtype, p.shape, p.strides, "", role, {})
+            held = buffers.elements(p, step.after[role])
+            return Output(name, held, p.dtype, p.shape, p.strides, "", role, {})
     bits = output_bits(step, call, name)
     if bits is None:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
@@ -89,9 +89,10 @@ class Server:
             _feed(step.get("feed") or {}, tensors, values)
         buffers.clear()
         gc.collect(0)
-        launched = self._interpreter.launched() if self._interpreter else False
+        interpreter = self._interpreter
+        launched = interpreter is not None and interpreter.launched()
         dtypes = {t["dtype"] for step in request["steps"] for t in step["tensors"].values()}
-        unable = self._interpreter.problem if launched and "bfloat16" in dtypes else ""
+        unable = interpreter.problem if interpreter is not None and launched and "bfloat16" in dtypes else ""
         return {"steps": steps, "interpreted": launched, "unable": unable, "poisoned": False}
 
     def _call(
@@ -144,7 +145,7 @@ class Server:
         """What came back in one slot, its bytes in the arena."""
         if not issubclass(type(value), torch.Tensor):
             return {"kind": "none" if value is None else "other", "type": type(value).__name__}
-        if type(value) not in _PLAIN:  # reading one would run its own code
+        if not _is_plain(value):  # reading one would run its own code
             return {"kind": "subclass", "type": type(value).__name__}
         if value.layout != torch.strided or value.is_meta:
             kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
@@ -200,11 +201,16 @@ class Server:
             at += length
 
 
+def _is_plain(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether it is a tensor and no subclass of one; asks the type, since isinstance may run foreign code."""
+    return type(value) in _PLAIN
+
+
 def _feed(plan: dict[str, str], tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
     """Make the outputs of one call the inputs of the next; what works in place has done so already."""
     for role, output in plan.items():
         value = values.get(output)
-        if type(value) in _PLAIN and value.shape == tensors[role].shape:
+        if _is_plain(value) and value.shape == tensors[role].shape:
             tensors[role].copy_(value)
 
 

@@ -26,6 +26,8 @@ _SCREENED_ROWS = 3
 _SCREENED_COLUMNS = 192
 _TIE = 4.0
 """Sums of squared deviations, in units of the rounding variance, that differ by less tell nothing."""
+_CLEAR = 25.0
+"""By so much, five sigma, a compound fault must fit better than a simple one."""
 
 
 @dataclass
@@ -39,8 +41,9 @@ class Trial:
     judged: Tensor
 
     def matching(self) -> list[tuple[Candidate, bool]]:
-        """Every candidate that holds, and whether it fits as well as the best; those that do come first, and
-        all are in the order of the rank of what they break."""
+        """Every candidate that holds, and whether it is to be believed: it fits as well as the best, and no
+        simpler one does. The believed come first, and both are in the order of the rank of what they
+        break."""
         found = []
         for candidate in all_candidates(self.problem):
             if candidate.statistic_only and not self.by_factors:
@@ -54,9 +57,13 @@ class Trial:
             held = [m for m in misfits if m is not None]
             if held:
                 found.append((candidate, min(held)))
-        limit = min((misfit for _, misfit in found), default=0.0) + _TIE
+        best = min((misfit for _, misfit in found), default=0.0)
+        best_simple = min((misfit for c, misfit in found if not c.compound), default=float("inf"))
+        simple = best_simple <= best + _CLEAR
+        limit = (best_simple if simple else best) + _TIE
+        told = [(c, misfit <= limit and not (simple and c.compound)) for c, misfit in found]
         # all_candidates is in the order of ranks, and sorting keeps it among those that fit alike
-        return sorted(((c, misfit <= limit) for c, misfit in found), key=lambda pair: not pair[1])
+        return sorted(told, key=lambda pair: not pair[1])
 
     @cached_property
     def screened(self) -> Rows:

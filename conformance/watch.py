@@ -103,5 +103,5 @@ class Watch:
         np.random.set_state(quiet["numpy_rng"])
 
     def accept_environment(self) -> None:
-        """Keep what importing the implementation did to the quiet state: its own process, its own business."""
+        """Keep what importing the implementation did to the quiet state: its own process, own business."""
         self._quiet = self._read_quiet()

@@ -41,7 +41,7 @@ class _SurpriseError(Exception):
         self.key, self.message, self.hint = key, message, hint
 
 
-class _Loader(_BASE):  # type: ignore[misc]
+class _Loader(_BASE):
     """A safe loader: plain values only, as Block, Items, str, int, float, bool, None."""
 
 

@@ -1,4 +1,4 @@
-"""README's two commands: what they are, that CI runs the second, and that the first works on a fresh machine."""
+"""README's two commands: CI runs the second, and the first works on a fresh machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_ci_runs_the_second_and_nothing_else() -> None:
     reason="installs torch and certifies the bundled kernels, minutes long: RN_README=1 asks for it, CI does",
 )
 def test_the_first_certifies_in_a_fresh_clone(tmp_path: Path) -> None:
-    """In a fresh clone, with an empty environment and a new virtual environment, the kernels are certified."""
+    """In a fresh clone, with no environment and a new virtual environment, the kernels are certified."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}

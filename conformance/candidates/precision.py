@@ -57,6 +57,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
             f"x is divided by {divisor} and squared in float16, where small squares vanish",
             partial(_scaled_squares, divisor=divisor),
             statistic_only=True,
+            compound=True,
         )
     if largest > _LARGEST_HALF:
         yield Candidate(
@@ -117,6 +118,7 @@ def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
             f"{told} {verb} rounded to {dtype}",
             partial(_chain, dtype=dtype, steps=steps),
             statistic_only=True,
+            compound=len(steps) > 1,
         )
     for name, order, text in (
         ("halves", _halves, "folding halves"),
@@ -125,7 +127,7 @@ def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
         for squares_too in (True, False):
             yield Candidate(
                 f"sum_of_{name}_in_{dtype}{'' if squares_too else '_exact_squares'}",
-                "RANGE-LARGE" if large else "ACCURACY-SUM",
+                "ACCURACY-SUM",
                 f"squares are added up in {dtype} ({text})",
                 partial(_added_in, dtype=dtype, order=order, squares_too=squares_too),
                 statistic_only=True,

@@ -58,7 +58,7 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
         "rows are not normalised at all, only multiplied by the weight",
         lambda squares, rows: torch.ones_like(squares[:, :1]),
     )
-    yield Candidate("normalised_twice", _ROOT, "rows are normalised twice", _twice)
+    yield Candidate("normalised_twice", _ROOT, "rows are normalised twice", _twice, compound=True)
 
 
 def _twice(rows: Rows) -> Iterator[Parts]:

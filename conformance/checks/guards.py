@@ -50,7 +50,8 @@ def _allocated(step) -> list[Finding]:
                     f"{what}: {len(broken)} bytes written {side}; the nearest lies {first} bytes "
                     f"({first // size} elements) from {'its start' if first < 0 else 'its end'}"
                 )
-                found.append(Finding(NAME, "MEM-WRITE", "fail", message, {"tensor": "allocation", "side": side}))
+                where = {"tensor": "allocation", "side": side}
+                found.append(Finding(NAME, "MEM-WRITE", "fail", message, where))
     return found
 
 

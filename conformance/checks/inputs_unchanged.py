@@ -24,10 +24,11 @@ def check(seen: Seen) -> list[Finding]:
             if changed.any():
                 index = [int(i) for i in np.argwhere(changed)[0]]
                 message = (
-                    f"{role} was overwritten: {int(changed.sum())} of {changed.size} elements changed, the first "
-                    f"is {role}{index}; work in place only where the call declares it (mutates)"
+                    f"{role} was overwritten: {int(changed.sum())} of {changed.size} elements changed, the "
+                    f"first is {role}{index}; work in place only where the call declares it (mutates)"
                 )
-                found.append(Finding(NAME, "INPUTS-UNCHANGED", "fail", message, {"tensor": role, "index": index}))
+                where = {"tensor": role, "index": index}
+                found.append(Finding(NAME, "INPUTS-UNCHANGED", "fail", message, where))
         if found:
             break
     return found

@@ -1,4 +1,6 @@
-"""Check what came back, before any number is looked at: which tensors, their shape, dtype, device and memory."""
+"""Check what came back, before any number is looked at: tensors, their shape, dtype, device and memory."""
+
+from collections.abc import Mapping
 
 from conformance.model import SHORT_DTYPE, Finding
 from conformance.seen import Output, Seen, View
@@ -9,12 +11,16 @@ REQUIREMENTS = (
     "OUTPUT-PARAMETER", "RESIDUAL-WRITTEN", "RESIDUAL-DTYPE",
 )  # fmt: skip
 
+_UNANSWERABLE = (
+    "weight_too_long", "weight_too_short", "weight_2d", "residual_rows", "residual_width", "integer_x",
+)  # fmt: skip
+"""Faults with which no output can be right, so none is looked at."""
+
 _ORDER = ("bfloat16", "float16", "float32", "float64")
 
 
 def applies(seen: Seen) -> bool:
-    return seen.returned and seen.run.fault not in ("weight_too_long", "weight_too_short", "weight_2d",
-                                                    "residual_rows", "residual_width", "integer_x")  # fmt: skip
+    return seen.returned and seen.run.fault not in _UNANSWERABLE
 
 
 def check(seen: Seen) -> list[Finding]:
@@ -94,7 +100,7 @@ def _promoted(a: str | None, b: str | None) -> str | None:
     return max(a, b, key=_ORDER.index)
 
 
-def _words(dtypes: dict[str, str]) -> str:
+def _words(dtypes: Mapping[str, str]) -> str:
     return ", ".join(f"{role} {SHORT_DTYPE[d]}" for role, d in dtypes.items())
 
 

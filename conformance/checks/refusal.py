@@ -46,7 +46,8 @@ def _raised(seen: Seen) -> list[Finding]:
     exception = last.record["exception"]
     text = exception["text"]
     if last.record["status"] != "raised":
-        message = f"left by {exception['type']}, which is no Exception ({text}); raise a ValueError or TypeError"
+        kind = exception["type"]
+        message = f"left by {kind}, which is no Exception ({text}); raise a ValueError or TypeError"
         return [Finding(NAME, "REFUSE-CLEAN", "fail", message)]
     findings = []
     written = [r for r, image in last.after.items() if (image != last.before[r]).any()]
@@ -54,7 +55,8 @@ def _raised(seen: Seen) -> list[Finding]:
         message = f"raised {text} after writing to {', '.join(written)}; refuse before anything is written"
         findings.append(Finding(NAME, "REFUSE-CLEAN", "fail", message))
     if len(seen.steps) > 1:
-        message = f"call {len(seen.steps)} raised {text}, though call 1 with the same kind of arguments returned"
+        number = len(seen.steps)
+        message = f"call {number} raised {text}, though call 1 with the same kind of arguments returned"
         return [*findings, Finding(NAME, "REFUSE-ALIKE", "fail", message)]
     if seen.run.scenario == "refuse":
         return findings

@@ -1,4 +1,4 @@
-"""Check an rrms that the implementation returns: one fp32 number a row, as accurate as fp32 arithmetic makes it."""
+"""Check an rrms that the implementation returns: one fp32 number a row, as accurate as fp32 can be."""
 
 from conformance import accuracy
 from conformance.model import Finding
@@ -29,6 +29,7 @@ def check(seen: Seen) -> list[Finding]:
     first = verdict.wrong[0]
     message = (
         f"rrms is not fp32-accurate: rrms[{first.index[0]}] is {first.actual:.9g}, but should be "
-        f"{first.expected:.9g} ({first.low:.9g} to {first.high:.9g}); {verdict.count} of {verdict.compared} rows"
+        f"{first.expected:.9g} ({first.low:.9g} to {first.high:.9g}); "
+        f"{verdict.count} of {verdict.compared} rows"
     )
     return [Finding(NAME, "RRMS-SAVED", "fail", message, first.where("rrms"))]

@@ -26,12 +26,10 @@ def check(seen: Seen) -> list[Finding]:
             findings.append(Finding(NAME, "ACCURACY-BIAS", "fail", message))
         if not numbers["gain_ok"]:
             message = (
-                f"a row of y is scaled by 1 {numbers['gain']:+.2e} as a whole ({numbers['gain_z']:.1f} standard "
-                "deviations of its rounding noise; 8 and the statistic's own error are allowed)"
+                f"a row of y is scaled by 1 {numbers['gain']:+.2e} as a whole ({numbers['gain_z']:.1f} "
+                "standard deviations of its rounding noise; 8 and the statistic's own error are allowed)"
             )
             findings.append(Finding(NAME, "ACCURACY-GAIN", "fail", message))
         if findings:
             break
     return findings
-
-

@@ -4,6 +4,11 @@ Grade `strict` is that rule. Grade `base` is the specification's allclose agains
 Where y fails, the known wrong formulas are tried, and every one that gives exactly this y is named.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
 from conformance import accuracy
 from conformance.diagnosis import diagnose
 from conformance.model import Finding
@@ -23,20 +28,28 @@ def check(seen: Seen) -> list[Finding]:
         values = view.values("y")
         if values is None:
             continue  # the check `outputs` has said why
-        findings = _base(seen, view, values) if seen.grade == "base" else _strict(seen, view, index)
+        findings = _base(seen, view, values) if seen.grade == "base" else _strict(seen, view, values, index)
         if findings:
             return findings
     return []
 
 
-def _strict(seen: Seen, view: View, index: int) -> list[Finding]:
-    found = view.explanation
+def _strict(seen: Seen, view: View, values: Tensor, index: int) -> list[Finding]:
+    found = _explanation(view)
     if not found.conventions:
-        return [_wrong(seen, view, index, *_told(found))]
+        return [_wrong(seen, view, values, index, *_told(found))]
     if found.truncating:
         message = f"y is truncated toward zero, not rounded to nearest even ({found.conventions[0]})"
         return [Finding(NAME, "ACCURACY-ROUNDING", "fail", message)]
     return [Finding(NAME, "ACCURACY-INTERVAL", "info", note) for note in found.notes]
+
+
+def _explanation(view: View) -> accuracy.Explanation:
+    """Of a y that was read as numbers: the only kind that has none is one that `check` leaves out."""
+    found = view.explanation
+    if found is None:
+        raise ValueError("y cannot be read as numbers, so nothing explains it; look at view.values first")
+    return found
 
 
 def _told(found: accuracy.Explanation) -> tuple[str, dict[str, object]]:
@@ -46,13 +59,13 @@ def _told(found: accuracy.Explanation) -> tuple[str, dict[str, object]]:
     row, column = first.index
     message = (
         f"y[{row}, {column}] is {first.actual:.9g}, but should be {first.expected:.9g} "
-        f"(allowed: {first.low:.9g} to {first.high:.9g}); {found.worst.count} of {found.compared} elements are "
-        f"outside, by up to {found.worst.ulps:.3g} ULP ({found.worst.convention} comes nearest)"
+        f"(allowed: {first.low:.9g} to {first.high:.9g}); {found.worst.count} of {found.compared} elements "
+        f"are outside, by up to {found.worst.ulps:.3g} ULP ({found.worst.convention} comes nearest)"
     )
     return message, first.where()
 
 
-def _base(seen: Seen, view: View, values) -> list[Finding]:
+def _base(seen: Seen, view: View, values: Tensor) -> list[Finding]:
     result = accuracy.base_grade(view.problem, values)
     if not result.ok:
         first = result.wrong[0]
@@ -60,16 +73,18 @@ def _base(seen: Seen, view: View, values) -> list[Finding]:
             f"y{list(first.index)} is {first.actual:.9g}, but should be {first.expected:.9g} within the base "
             f"tolerance; {result.count} of {result.compared} elements are outside"
         )
-        return [_wrong(seen, view, 0, message, first.where())]
-    found = view.explanation
+        return [_wrong(seen, view, values, 0, message, first.where())]
+    found = _explanation(view)
     if found.truncating:
         message = f"y is truncated toward zero, not rounded to nearest even ({found.conventions[0]})"
         return [Finding(NAME, "ACCURACY-ROUNDING", "warn", message)]
     return []
 
 
-def _wrong(seen: Seen, view: View, index: int, message: str, where) -> Finding:
-    """The failure, named for the formula that y matches, for the memory it read, or for the case's question."""
+def _wrong(
+    seen: Seen, view: View, values: Tensor, index: int, message: str, where: Mapping[str, Any]
+) -> Finding:
+    """The failure, named for the formula that y matches, the memory it read, or the case's question."""
     if seen.observation.outside_matters:
         told = f"{message}. With other values in the memory around the inputs y changes: it is read"
         return Finding(NAME, seen.observation.outside_matters, "fail", told, where)
@@ -79,7 +94,7 @@ def _wrong(seen: Seen, view: View, index: int, message: str, where) -> Finding:
     if seen.run.fault == "device_mixed":
         told = f"a weight on another device was accepted, and {message}"
         return Finding(NAME, "REFUSE-DEVICE", "fail", told, where)
-    diagnosis = diagnose(view.problem, view.values("y"), view.explanation)
+    diagnosis = diagnose(view.problem, values, view.explanation)
     candidates = tuple((c.name, c.requirement, c.sentence) for c in diagnosis.matches)
     requirement = candidates[0][1] if candidates else _asked(seen)
     told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure])

@@ -67,16 +67,16 @@ def label(name: str) -> Label:
     found: dict[str, str] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            target = node.targets[0]
-            if isinstance(target, ast.Name) and target.id in LABELS:
-                found[target.id] = node.value.value
-    missing = [word for word in LABELS if not isinstance(found.get(word), str)]
+            target, value = node.targets[0], node.value.value
+            if isinstance(target, ast.Name) and target.id in LABELS and isinstance(value, str):
+                found[target.id] = value
+    missing = [word for word in LABELS if word not in found]
     if missing:
         raise ValueError(f"mutant {name}: {', '.join(missing)} should be a plain string; add it")
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     fault = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
     modes = tuple(mode for function, mode in FUNCTIONS.items() if function in defined)
-    return Label(name, fault, *(found[word] for word in LABELS), modes)
+    return Label(name, fault, found["BREAKS"], found["SOURCE"], found["TRIGGER"], found["NEEDS"], modes)
 
 
 def load(name: str) -> ModuleType:

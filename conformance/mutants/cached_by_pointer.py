@@ -10,7 +10,7 @@ SOURCE = "known exploit: a cache by address"
 TRIGGER = "fp32, the same x with new contents"
 NEEDS = "cpu"
 
-_last = []
+_last: list = []
 
 
 def rms_norm(x, weight, eps=1e-6):

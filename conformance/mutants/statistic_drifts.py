@@ -10,7 +10,7 @@ SOURCE = "rule of the suite: first call and later calls"
 TRIGGER = "fp32, two calls on one x with different contents"
 NEEDS = "cpu"
 
-_last = []
+_last: list = []
 
 
 def rms_norm(x, weight, eps=1e-6):

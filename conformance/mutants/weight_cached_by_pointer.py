@@ -11,7 +11,7 @@ SOURCE = "known exploit: a cache by address; rule of the suite: new contents at 
 TRIGGER = "fp32, the same weight tensor with new contents"
 NEEDS = "cpu"
 
-_last = []
+_last: list = []
 
 
 def fused_add_rms_norm(x, residual, weight, eps=1e-6):
