@@ -37,18 +37,23 @@ def cases_of(certification: Certification) -> list[Case]:
         raise pytest.UsageError(str(error)) from None
 
 
+def node_ids(certification: Certification) -> Iterator[tuple[str, str, Run]]:
+    """(node id, what --impl was given, run) of everything that is asked."""
+    certification.load_all()
+    for spec in certification.options.specs:
+        name = certification.name(spec)
+        for run in certification.runs(spec):
+            yield f"cases/{run.file}::{run.id.split('/', 1)[1]}@{name}", spec, run
+
+
 class CaseFile(pytest.File):
     """One case file: an item for each implementation and run."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        certification = self.config.stash[CERTIFICATION]
-        certification.load_all()
-        for spec in certification.options.specs:
-            name = certification.name(spec)
-            for run in certification.runs(spec):
-                if run.file == self.path.name:
-                    local = run.id.split("/", 1)[1]
-                    yield CaseItem.from_parent(self, name=f"{local}@{name}", spec=spec, run=run)
+        for node, spec, run in node_ids(self.config.stash[CERTIFICATION]):
+            if run.file == self.path.name:
+                name = node.removeprefix(f"{self.nodeid}::")
+                yield CaseItem.from_parent(self, name=name, spec=spec, run=run)
 
 
 class CaseItem(pytest.Item):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
+
+from conformance.model import Run
 
 
 def threads_each(worker_input: dict[str, Any]) -> int:
@@ -19,17 +22,27 @@ def threads_each(worker_input: dict[str, Any]) -> int:
 
 
 class ByImplementation(LoadScopeScheduling):
-    """Hands out the runs of one implementation in `shards` parts; other tests file by file."""
+    """Hands out an implementation's runs in parts; other tests file by file.
 
-    def __init__(self, config: Any, log: Any, implementations: int) -> None:
+    Runs of one fusion mode, dtypes and width stay together: a kernel is compiled, and tuned, for these, and
+    two processes would both do it. `keys` maps a node id to words for that.
+    """
+
+    def __init__(self, config: Any, log: Any, implementations: int, keys: Mapping[str, str]) -> None:
         super().__init__(config, log)
         processes = len(config.getvalue("tx") or ["popen"])
-        # Twice as many parts as there are processes to share them, so that no long part is left at the end.
+        # More parts than there are processes to share them, so that no long part is left at the end.
         shared = max(1, -(-processes // max(1, implementations)))
-        self._shards = 1 if shared == 1 else 2 * shared
+        self._shards = 1 if shared == 1 else 3 * shared
+        self._keys = keys
 
     def _split_scope(self, nodeid: str) -> str:
-        test, at, implementation = nodeid.rpartition("@")
-        if not at:
+        if nodeid not in self._keys:
             return super()._split_scope(nodeid)
-        return f"{implementation}#{zlib.crc32(test.encode()) % self._shards}"
+        key = self._keys[nodeid]
+        return f"{nodeid.rpartition('@')[2]}#{zlib.crc32(key.encode()) % self._shards}"
+
+
+def compile_key(run: Run) -> str:
+    """What a kernel is compiled for, in words."""
+    return f"{run.mode} {sorted(run.dtypes.items())} {run.hidden_size}"

@@ -221,9 +221,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """pytest-xdist: keep an implementation's runs together, unless the user chose a way with --dist."""
     if CERTIFICATION not in config.stash or config.getvalue("dist") != "load":
         return None
-    from conformance.distribute import ByImplementation
+    from conformance.collection import node_ids
+    from conformance.distribute import ByImplementation, compile_key
 
-    return ByImplementation(config, log, len(config.stash[CERTIFICATION].options.specs))
+    certification = config.stash[CERTIFICATION]
+    keys = {node: compile_key(run) for node, _, run in node_ids(certification)}
+    return ByImplementation(config, log, len(certification.options.specs), keys)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
