@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 
 from conformance import run as stage
-from conformance.crew import LOAD_TIMEOUT, Crew
-from conformance.isolate import WorkerDiedError
 from conformance.judge import broken, judge, not_planned
 from conformance.loaded import Loaded
 from conformance.model import DTYPES, Implementation, NotPlanned, Requirement, Run, Verdict
 from conformance.plan import Machine, plan, twins
-from conformance.protocol import Arena
+from conformance.processes.crew import LOAD_TIMEOUT, Crew
+from conformance.processes.isolate import WorkerDiedError
+from conformance.processes.protocol import Arena
 from conformance.versions import unsupported
 
 _FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115

@@ -16,12 +16,12 @@ from typing import Any
 
 from conformance import __version__, load
 from conformance.bench import Bench, this_machine
-from conformance.conclude import ImplementationResult
 from conformance.environment import environment, package_of
 from conformance.loaded import Loaded
 from conformance.model import Case, Requirement, Run, Verdict
 from conformance.plan import DEFAULT_PROFILE, Machine, selected
 from conformance.report import Result, Writer, conclude_all, declared_convention
+from conformance.reporting.conclude import ImplementationResult
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,6 @@ def _matches(run_id: str, globs: Sequence[str]) -> bool:
 
 def verdict_from_json(data: Mapping[str, Any]) -> Verdict:
     """A verdict as it came from a pytest-xdist worker."""
-    from conformance.results import parse_verdict
+    from conformance.reporting.results import parse_verdict
 
     return parse_verdict(data)

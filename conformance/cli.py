@@ -21,14 +21,14 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from conformance import __version__, load
-from conformance.columns import side_by_side
 from conformance.errors import ConformanceError
-from conformance.merge import merge, write
 from conformance.model import PROFILES, SHORT_DTYPE, Run
-from conformance.page import write_page
-from conformance.results import read
-from conformance.showing import counted, number, reproduce, visible
-from conformance.summary import markdown, terminal
+from conformance.reporting.columns import side_by_side
+from conformance.reporting.merge import merge, write
+from conformance.reporting.page import write_page
+from conformance.reporting.results import read
+from conformance.reporting.showing import counted, number, reproduce, visible
+from conformance.reporting.summary import markdown, terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -73,7 +73,7 @@ class CaseItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         if isinstance(excinfo.value, RunFailedError) and self.verdict is not None:
-            from conformance.lines import failure
+            from conformance.reporting.lines import failure
 
             return failure(self.verdict, self.spec)
         return super().repr_failure(excinfo, style)

@@ -9,12 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from conformance.case_file import header, listed, read_case_file
 from conformance.errors import BadCase
-from conformance.expand import Entry, expand
+from conformance.loading.case_file import header, listed, read_case_file
+from conformance.loading.expand import Entry, expand
+from conformance.loading.value_readers import At, close_to, entries, integer, mapping, matching, text, word
+from conformance.loading.yaml_lines import Items, read_yaml
 from conformance.model import Case, Requirement
-from conformance.value_readers import At, close_to, entries, integer, mapping, matching, text, word
-from conformance.yaml_lines import Items, read_yaml
 
 REQUIREMENTS_FILE = "requirements.yaml"
 

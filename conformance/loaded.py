@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from conformance.descriptions import from_description
+from conformance.calling.descriptions import from_description
 from conformance.model import Implementation
 
 
@@ -17,7 +17,7 @@ class Loaded:
 
     description: JSON of the implementation, None where there is none; then `error` names the kind of reason.
     error: NotInstalled, NoSuchImplementation, NotRecognised, ImportFailed, broken, crash or hang. drift: what
-    importing it changed (conformance.watch). probe: whether the trial call was made, and is to be made again.
+    importing it changed (conformance.processes.watch). probe: whether the trial call was made, and is to be made again.
     """
 
     spec: str

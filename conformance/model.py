@@ -61,7 +61,7 @@ PROFILES = ("smoke", "inference", "full")
 
 @dataclass(frozen=True)
 class Fill:
-    """How one tensor's values are made; see `conformance.inputs`. Deterministic on every machine.
+    """How one tensor's values are made; see `conformance.numerics.inputs`. Deterministic on every machine.
 
     kind: `bell` (near normal, unit variance), `uniform` (-1 to 1), `constant` (1), `zeros`. The value is
     (kind * scale + mean) * row_scales[row % len]. Then `zero_every` k sets every k-th column to 0,

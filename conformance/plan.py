@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from conformance.capability import can_ask
+from conformance.calling.capability import can_ask
 from conformance.model import Case, Implementation, NotPlanned, PlannedRun, Run
 
 DEFAULT_PROFILE = "default"

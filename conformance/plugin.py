@@ -114,7 +114,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     certification = config.stash.get(CERTIFICATION, None)
     if certification is None:
         return []
-    from conformance.lines import heading
+    from conformance.reporting.lines import heading
 
     return heading(certification.options, certification.machine)
 
@@ -144,7 +144,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, Result[Any], None]:
     outcome = yield
     if isinstance(item, CaseItem) and call.when == "call" and item.verdict is not None:
-        from conformance.results import as_json
+        from conformance.reporting.results import as_json
 
         outcome.get_result().rn_verdict = {"type": "verdict", **as_json(item.verdict)}
 
@@ -180,7 +180,7 @@ class Collector:
         if session.shouldfail or session.shouldstop:
             stopped = stopped or "stopped early"
         self.result = certification.finish(stopped)
-        from conformance.page import write_page
+        from conformance.reporting.page import write_page
 
         self.page = write_page([self.result], certification.out / "report.html")
         if exitstatus in _CONCLUSIVE:
@@ -190,8 +190,8 @@ class Collector:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         if not hasattr(self, "result"):
             return
-        from conformance import summary
-        from conformance.showing import visible
+        from conformance.reporting import summary
+        from conformance.reporting.showing import visible
 
         certification = self.config.stash[CERTIFICATION]
         here = self.config.invocation_params.dir

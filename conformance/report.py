@@ -1,6 +1,6 @@
 """Stage 5: verdicts go in; a result file, a page and a summary come out. Nothing is judged here.
 
-Writer, read and Result are the result file (`conformance.results`); conclude_all gives the verdict on each
+Writer, read and Result are the result file (`conformance.reporting.results`); conclude_all gives the verdict on each
 implementation after its last run; merge joins files; page and summary show them.
 
 Raises IncompleteReport for a file that is not whole and DifferentCases for files that do not fit together.
@@ -8,10 +8,10 @@ Raises IncompleteReport for a file that is not whole and DifferentCases for file
 
 from __future__ import annotations
 
-from conformance.conclude import ImplementationResult, conclude, declared_convention
-from conformance.merge import conclude_all, merge, write
-from conformance.results import Result, Writer, read
-from conformance.scrub import scrub
+from conformance.reporting.conclude import ImplementationResult, conclude, declared_convention
+from conformance.reporting.merge import conclude_all, merge, write
+from conformance.reporting.results import Result, Writer, read
+from conformance.reporting.scrub import scrub
 
 __all__ = [
     "ImplementationResult",

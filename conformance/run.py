@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from conformance import buffers, inputs
-from conformance.isolate import Worker, WorkerDiedError
+from conformance import buffers
 from conformance.model import Call, Fill, Run
-from conformance.protocol import Arena, Bump
+from conformance.numerics import inputs
+from conformance.processes.isolate import Worker, WorkerDiedError
+from conformance.processes.protocol import Arena, Bump
 
 CHAIN_CALLS = 64
 _RECYCLE_BYTES = 1 << 30
@@ -52,7 +53,9 @@ class Observation:
     device: str = "cpu"
     twin: str = ""  # where a call raised: `pass` if a neutral twin of the run passed (conformance.bench)
     twin_detail: str = ""
-    import_drift: tuple[str, ...] = ()  # what importing the implementation changed (conformance.watch)
+    import_drift: tuple[
+        str, ...
+    ] = ()  # what importing the implementation changed (conformance.processes.watch)
     outside_matters: str = ""  # the requirement, where memory outside the inputs changed y
 
 

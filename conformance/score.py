@@ -16,9 +16,9 @@ from pathlib import Path
 
 from conformance import load, mutants, variants
 from conformance.bench import Bench, this_machine
-from conformance.conclude import conclude
 from conformance.model import Run, Verdict
 from conformance.plan import selected
+from conformance.reporting.conclude import conclude
 
 AIMED = 14
 """Runs written for the broken requirement that the quick score asks of a mutant before it names the fault."""

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from conformance import accuracy, buffers
+from conformance import buffers
 from conformance.model import DTYPES, Call, Run
+from conformance.numerics import accuracy
 from conformance.run import Observation, Step, elements_of, output_bits
 
 _DEVICE_ELEMENTS = 1 << 16  # below, a GPU's launches cost more than a CPU's arithmetic

@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from conformance.bits import decode
-from conformance.conventions import Convention, Problem
-from conformance.inputs import make
 from conformance.model import Fill
-from conformance.rounding import store
+from conformance.numerics.bits import decode
+from conformance.numerics.conventions import Convention, Problem
+from conformance.numerics.inputs import make
+from conformance.numerics.rounding import store
 
 ORDERS = ("ascending", "descending", "lanes", "tree")
 ROOTS = ("exact", "plus 2 ulp", "minus 2 ulp", "divide by root", "times 1/N", "weight first")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from conformance import run as stage
-from conformance import serve
 from conformance.load import requirements
 from conformance.model import Call, Parameter, Run
-from conformance.protocol import Arena, encode
+from conformance.processes import serve
+from conformance.processes.protocol import Arena, encode
 from conformance.run import Observation
 
 
@@ -26,7 +26,7 @@ class NoInterpreter:
 
 
 class InProcess:
-    """A worker's server, asked directly; use it as `conformance.isolate.Worker`."""
+    """A worker's server, asked directly; use it as `conformance.processes.isolate.Worker`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(serve, "Interpreter", NoInterpreter)

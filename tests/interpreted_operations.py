@@ -189,7 +189,7 @@ def dot(x: np.ndarray) -> torch.Tensor:
 def main(kind: str, given_path: str, out_path: str) -> None:
     if kind == "repaired":
         sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-        from conformance import interpreter
+        from conformance.processes import interpreter
 
         assert interpreter.needs_repair()
         assert interpreter.repair()

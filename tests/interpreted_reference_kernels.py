@@ -11,7 +11,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 import pytest
 import torch
 
-from conformance import interpreter
+from conformance.processes import interpreter
 from reference_kernels import fused_add_rms_norm, fused_add_rms_norm_, launch, rms_norm
 
 interpreter.repair()

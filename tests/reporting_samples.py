@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance.merge import conclude_all
 from conformance.model import Finding, Requirement, Verdict
-from conformance.results import Result, Writer, read
+from conformance.reporting.merge import conclude_all
+from conformance.reporting.results import Result, Writer, read
 
 REQUIREMENTS = {
     r.id: r

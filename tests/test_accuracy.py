@@ -12,7 +12,8 @@ import torch
 from emulation import Kernel, problem, tensor
 from torch import Tensor
 
-from conformance.accuracy import (
+from conformance.model import Fill
+from conformance.numerics.accuracy import (
     Problem,
     base_grade,
     belongs,
@@ -23,11 +24,10 @@ from conformance.accuracy import (
     residual_exact,
     rrms_ok,
 )
-from conformance.bits import FORMATS, decode, encode
-from conformance.conventions import Convention, candidates_for, convention_named, row_chunks
-from conformance.model import Fill
-from conformance.oracle import reciprocal_rms
-from conformance.rounding import nearest, store, truncated, ulp
+from conformance.numerics.bits import FORMATS, decode, encode
+from conformance.numerics.conventions import Convention, candidates_for, convention_named, row_chunks
+from conformance.numerics.oracle import reciprocal_rms
+from conformance.numerics.rounding import nearest, store, truncated, ulp
 
 DTYPES = ("float16", "bfloat16", "float32")
 SHAPE = (5, 129)

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from conformance import adapters, registry, targets
-from conformance.compiled import Compiled
-from conformance.descriptions import describe, from_description
+from conformance import adapters
+from conformance.calling import registry, targets
+from conformance.calling.compiled import Compiled
+from conformance.calling.descriptions import describe, from_description
 from conformance.errors import ImportFailed, NoSuchImplementation, NotCompiled, NotInstalled
 from conformance.model import MODES, Implementation
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from conformance.bits import FORMATS, decode, encode
+from conformance.numerics.bits import FORMATS, decode, encode
 
 NARROW = ("float16", "bfloat16", "float32")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from conformance.bits import decode
-from conformance.inputs import make
 from conformance.load import bundled, load
 from conformance.model import Case, Run
+from conformance.numerics.bits import decode
+from conformance.numerics.inputs import make
 
 CASES = load([bundled()])
 FP32_MAX = 3.4028235e38

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from conformance.load import bundled, load, requirements
+from conformance.loading.read_entry import ENTRY, FAULTS, FILL, KINDS, MATRIX
 from conformance.model import DTYPES, LAYOUTS, MODES, SCENARIOS, TENSORS, Run
-from conformance.read_entry import ENTRY, FAULTS, FILL, KINDS, MATRIX
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -112,7 +112,7 @@ def test_run_ids_are_the_committed_list() -> None:
     found = sorted(RUNS)
     gone, new = sorted(set(committed) - set(found)), sorted(set(found) - set(committed))
     assert committed == found, (
-        f"gone: {gone[:5]}; new: {new[:5]}; python -m conformance.run_ids > cases/run_ids.txt"
+        f"gone: {gone[:5]}; new: {new[:5]}; python -m conformance.loading.run_ids > cases/run_ids.txt"
     )
 
 

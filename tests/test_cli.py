@@ -10,7 +10,7 @@ from reporting_samples import core, failing, header, written, wrong
 
 from conformance import load
 from conformance.cli import main
-from conformance.results import Writer, read
+from conformance.reporting.results import Writer, read
 
 
 def error_of(capsys) -> str:

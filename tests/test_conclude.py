@@ -15,9 +15,9 @@ from reporting_samples import (
     wrong,
 )
 
-from conformance.conclude import ImplementationResult, conclude, declared_convention
-from conformance.consistency import convention_sentences
 from conformance.model import Call, Verdict
+from conformance.reporting.conclude import ImplementationResult, conclude, declared_convention
+from conformance.reporting.consistency import convention_sentences
 
 
 def concluded(verdicts: list[Verdict], **changes) -> ImplementationResult:

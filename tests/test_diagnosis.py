@@ -12,12 +12,12 @@ import torch
 from emulation import Kernel, fills, problem
 from torch import Tensor
 
-from conformance.accuracy import Problem, conventions, explain
-from conformance.candidate import power_of_two
-from conformance.candidates import all_candidates
-from conformance.diagnosis import diagnose
+from conformance.diagnosing.candidate import power_of_two
+from conformance.diagnosing.candidates import all_candidates
+from conformance.diagnosing.diagnosis import diagnose
 from conformance.model import Fill
-from conformance.rounding import nearest, store
+from conformance.numerics.accuracy import Problem, conventions, explain
+from conformance.numerics.rounding import nearest, store
 
 ONE = conventions(False)[0]
 DTYPES = ("float16", "bfloat16", "float32")

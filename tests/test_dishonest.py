@@ -10,7 +10,7 @@ from small_runs import Tried
 
 from conformance.certification import Certification, Options
 from conformance.model import Verdict
-from conformance.results import Result, read
+from conformance.reporting.results import Result, read
 
 ONLY = ("smoke/wired[none,bf16]", "smoke/wired[none,fp32]", "smoke/odd_width[none,bf16]")
 HONEST = "def rms_norm(x, weight, eps=1e-6):\n    return norm(x, weight, eps)\n"

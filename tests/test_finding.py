@@ -12,10 +12,11 @@ import pytest
 import torch
 from signature_text import GIVEN, function_of
 
-from conformance import hookspecs, targets
-from conformance.descriptions import describe, from_description
+from conformance import hookspecs
+from conformance.calling import targets
+from conformance.calling.descriptions import describe, from_description
+from conformance.calling.invoke import invoke
 from conformance.errors import ImportFailed, NoSuchImplementation, from_json, to_json
-from conformance.invoke import invoke
 
 
 @pytest.fixture
@@ -160,6 +161,6 @@ def test_description_crosses_as_json() -> None:
 
 def test_describing_imports_no_torch() -> None:
     """The suite's side reads descriptions and capabilities without torch."""
-    modules = "conformance.descriptions, conformance.capability, conformance.errors"
+    modules = "conformance.calling.descriptions, conformance.calling.capability, conformance.errors"
     code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

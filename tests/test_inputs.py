@@ -11,9 +11,9 @@ import time
 import numpy as np
 import pytest
 
-from conformance.bits import decode
-from conformance.inputs import digest, make
 from conformance.model import Fill
+from conformance.numerics.bits import decode
+from conformance.numerics.inputs import digest, make
 
 FILLS = {
     "bell": Fill(),

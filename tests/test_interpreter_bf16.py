@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from conformance import interpreter
+from conformance.processes import interpreter
 
 SCRIPT = Path(__file__).with_name("interpreted_operations.py")
 

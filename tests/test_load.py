@@ -11,8 +11,8 @@ from case_text import PLAIN, runs, write
 
 from conformance.errors import BadCase
 from conformance.load import bundled, cases_digest, load, read_requirements
+from conformance.loading.run_ids import value_word
 from conformance.model import Fill
-from conformance.run_ids import value_word
 
 
 def test_one_case_runs_in_every_mode_and_dtype(tmp_path: Path) -> None:

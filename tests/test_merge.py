@@ -21,9 +21,9 @@ from reporting_samples import (
 )
 
 from conformance.errors import DifferentCases, IncompleteReport
-from conformance.merge import merge, write
 from conformance.model import Verdict
-from conformance.results import Result, Writer, read
+from conformance.reporting.merge import merge, write
+from conformance.reporting.results import Result, Writer, read
 
 
 def both(tmp_path: Path, verdicts: list[Verdict], **changes) -> list[Result]:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from conformance import targets
-from conformance.capability import can_ask
+from conformance.calling import targets
+from conformance.calling.capability import can_ask
 from conformance.errors import NotRecognised
 from conformance.model import Run
 

@@ -286,7 +286,7 @@ def _same(a, b):
 def _main() -> None:
     import torch
 
-    from conformance import interpreter
+    from conformance.processes import interpreter
 
     interpreter.repair()
     torch.set_num_threads(1)

@@ -8,10 +8,10 @@ from fractions import Fraction
 import pytest
 import torch
 
-from conformance.bits import decode
-from conformance.inputs import make
 from conformance.model import Fill
-from conformance.oracle import effective_weight, norm_source, normalise, reciprocal_rms
+from conformance.numerics.bits import decode
+from conformance.numerics.inputs import make
+from conformance.numerics.oracle import effective_weight, norm_source, normalise, reciprocal_rms
 
 ROOT_DIGITS = 2**200
 

@@ -25,14 +25,14 @@ from reporting_samples import (
     wrong,
 )
 
-from conformance.accuracy_table import accuracy_rows
-from conformance.columns import columns, differences, side_by_side
 from conformance.errors import DifferentCases
-from conformance.matrix import alone, families
 from conformance.model import Finding
-from conformance.page import render, write_page
-from conformance.results import Result, Writer, read
-from conformance.showing import first_failure, link, reproduce, visible
+from conformance.reporting.accuracy_table import accuracy_rows
+from conformance.reporting.columns import columns, differences, side_by_side
+from conformance.reporting.matrix import alone, families
+from conformance.reporting.page import render, write_page
+from conformance.reporting.results import Result, Writer, read
+from conformance.reporting.showing import first_failure, link, reproduce, visible
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = (

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from case_text import HEAD
 
-from conformance import load, page, summary  # noqa: F401 - imported before pytester snapshots sys.modules
+from conformance import load  # noqa: F401 - imported before pytester snapshots sys.modules
 from conformance.certification import Certification  # noqa: F401
 from conformance.checks import all_checks
-from conformance.results import Result, read
+from conformance.reporting import page, summary  # noqa: F401 - imported before pytester snapshots sys.modules
+from conformance.reporting.results import Result, read
 
 pytest_plugins = ("pytester",)
 all_checks()

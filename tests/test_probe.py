@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from conformance import targets
+from conformance.calling import targets
+from conformance.calling.probe import SHAPES, gather_evidence
+from conformance.calling.readings import Candidate, Evidence, choose, in_place, mode_of, readings
+from conformance.calling.signatures import read
 from conformance.model import Call
-from conformance.probe import SHAPES, gather_evidence
-from conformance.readings import Candidate, Evidence, choose, in_place, mode_of, readings
-from conformance.signatures import read
 
 SWAPPED = {"x": "residual_out", "residual": "y"}
 IN_PLACE = {"x": "y", "residual": "residual_out"}

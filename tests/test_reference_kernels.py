@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import interpreter
+from conformance.processes import interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 

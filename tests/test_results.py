@@ -24,14 +24,14 @@ from reporting_samples import (
     wrong,
 )
 
-from conformance import line_keys
-from conformance.conclude import ImplementationResult
 from conformance.errors import IncompleteReport
-from conformance.jsonlines import LINE_LIMIT
-from conformance.merge import conclude_all
 from conformance.model import Finding, Verdict
-from conformance.results import Writer, read
-from conformance.scrub import Scrubber, scrub
+from conformance.reporting import line_keys
+from conformance.reporting.conclude import ImplementationResult
+from conformance.reporting.jsonlines import LINE_LIMIT
+from conformance.reporting.merge import conclude_all
+from conformance.reporting.results import Writer, read
+from conformance.reporting.scrub import Scrubber, scrub
 
 SCHEMA = Path(__file__).parent.parent / "reports" / "report.schema.json"
 

@@ -9,11 +9,11 @@ import torch
 from emulation import ORDERS, ROOTS, Kernel, fills, problem
 from torch import Tensor
 
-from conformance.accuracy import Problem, conventions, explain, statistics
-from conformance.conventions import Convention
 from conformance.model import Fill
-from conformance.rounding import nearest, store_outward
-from conformance.statistics import ULP_BINS
+from conformance.numerics.accuracy import Problem, conventions, explain, statistics
+from conformance.numerics.conventions import Convention
+from conformance.numerics.rounding import nearest, store_outward
+from conformance.numerics.statistics import ULP_BINS
 
 SHAPE = (16, 2048)
 ONE, TWO = conventions(False)[:2]

@@ -19,8 +19,8 @@ from reporting_samples import (
 )
 
 from conformance.model import Finding
-from conformance.results import Result, Writer, read
-from conformance.summary import escape, markdown, terminal
+from conformance.reporting.results import Result, Writer, read
+from conformance.reporting.summary import escape, markdown, terminal
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from signature_text import GIVEN, function_of
 
-from conformance import targets
+from conformance.calling import targets
+from conformance.calling.invoke import invoke
+from conformance.calling.roles import ROLE_NAMES
 from conformance.errors import (
     NotRecognised,
 )
-from conformance.invoke import invoke
 from conformance.model import Call
-from conformance.roles import ROLE_NAMES
 
 # Signature; what the plain call is given; what the fused call is given. "" where the mode is not claimed.
 # Each word is parameter=role, or parameter:value for what is passed whatever is asked.

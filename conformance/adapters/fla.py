@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from conformance.calling.packages import version_of
 from conformance.errors import not_installed
 from conformance.hookspecs import hookimpl
 from conformance.model import Call, Implementation, Parameter
-from conformance.packages import version_of
 
 NAMES = ("fla",)
 

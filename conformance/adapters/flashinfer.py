@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from conformance.calling.packages import version_of
 from conformance.errors import not_installed
 from conformance.hookspecs import hookimpl
 from conformance.model import Call, Implementation, Parameter
-from conformance.packages import version_of
 
 NAMES = ("flashinfer", "flashinfer_gemma")
 

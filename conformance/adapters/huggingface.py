@@ -57,8 +57,8 @@ def conformance_implementations() -> list[Implementation]:
     """Declare both, each with its rounding convention."""
     from dataclasses import replace
 
-    from conformance.readings import readings
-    from conformance.targets import signature_of
+    from conformance.calling.readings import readings
+    from conformance.calling.targets import signature_of
 
     def declared(name: str, module: type[torch.nn.Module], said: str) -> Implementation:
         plain = readings(signature_of(module, name))[0].call

@@ -6,10 +6,10 @@ in x's dtype; it is not declared here. (`in_place` is about the gradient: the fo
 
 from __future__ import annotations
 
+from conformance.calling.packages import version_of
 from conformance.errors import not_installed
 from conformance.hookspecs import hookimpl
 from conformance.model import Call, Implementation, Parameter
-from conformance.packages import version_of
 
 NAMES = ("liger", "liger_gemma")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from conformance.adapters.torch import HOMEPAGE, ISSUES, add_then_rms_norm
-from conformance.compiled import Compiled
+from conformance.calling.compiled import Compiled
 from conformance.hookspecs import hookimpl
 from conformance.model import Call, Implementation, Parameter
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from conformance import accuracy
 from conformance.model import Finding
+from conformance.numerics import accuracy
 from conformance.seen import Seen
 
 NAME = "residual"

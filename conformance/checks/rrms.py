@@ -1,7 +1,7 @@
 """Check an rrms that the implementation returns: one fp32 number a row, as accurate as fp32 can be."""
 
-from conformance import accuracy
 from conformance.model import Finding
+from conformance.numerics import accuracy
 from conformance.seen import Seen, to_float64
 
 NAME = "rrms"

@@ -1,4 +1,4 @@
-"""Check that import and call leave torch, numpy and the clock as they were (conformance.watch says what)."""
+"""Check that import and call leave torch, numpy and the clock as they were (conformance.processes.watch says what)."""
 
 from conformance.model import Finding
 from conformance.seen import Seen

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from conformance import accuracy
-from conformance.diagnosis import diagnose
+from conformance.diagnosing.diagnosis import diagnose
 from conformance.model import Finding
+from conformance.numerics import accuracy
 from conformance.seen import Seen, View
 
 NAME = "values"
@@ -71,7 +71,7 @@ def _told(found: accuracy.Explanation) -> tuple[str, dict[str, object]]:
 
 
 def _base(seen: Seen, view: View, values: Tensor) -> list[Finding]:
-    """An output that a rounding convention explains passes too: fp16 rounded twice can leave the tolerance."""
+    """What a rounding convention explains passes too: fp16 rounded twice can leave the tolerance."""
     found = _explanation(view)
     if found.truncating:
         return [_truncated(found, "warn")]
