@@ -17,7 +17,8 @@ class Loaded:
 
     description: JSON of the implementation, None where there is none; then `error` names the kind of reason.
     error: NotInstalled, NoSuchImplementation, NotRecognised, ImportFailed, broken, crash or hang. drift: what
-    importing it changed (conformance.processes.watch). probe: whether the trial call was made, and is to be made again.
+    importing it changed (conformance.processes.watch). probe: whether the trial call was made, and is to be
+    made again.
     """
 
     spec: str

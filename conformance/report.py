@@ -1,7 +1,7 @@
 """Stage 5: verdicts go in; a result file, a page and a summary come out. Nothing is judged here.
 
-Writer, read and Result are the result file (`conformance.reporting.results`); conclude_all gives the verdict on each
-implementation after its last run; merge joins files; page and summary show them.
+Writer, read and Result are the result file (`conformance.reporting.results`); conclude_all gives the verdict
+on each implementation after its last run; merge joins files; page and summary show them.
 
 Raises IncompleteReport for a file that is not whole and DifferentCases for files that do not fit together.
 """

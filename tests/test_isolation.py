@@ -42,8 +42,9 @@ FAULTS = {
 
 
 def rms_norm(x, weight, eps=1e-6):
-    with PIDS.open("a") as file:
-        print(os.getpid(), file=file)
+    if x.shape[-1] < 100:  # not the trial call of a process that only stands by
+        with PIDS.open("a") as file:
+            print(os.getpid(), file=file)
     FAULTS.get(x.shape[-1], lambda: None)()
     return norm(x, weight, eps)
 """

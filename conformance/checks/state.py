@@ -1,4 +1,7 @@
-"""Check that import and call leave torch, numpy and the clock as they were (conformance.processes.watch says what)."""
+"""Check that import and call leave torch, numpy and the clock as they were.
+
+`conformance.processes.watch` says what is watched.
+"""
 
 from conformance.model import Finding
 from conformance.seen import Seen

@@ -1,1 +1,4 @@
-"""Why an output is wrong: known wrong formulas tried on it, and which elements are affected. `diagnosis.diagnose` is the way in."""
+"""Why an output is wrong: known wrong formulas tried on it, and which elements are affected.
+
+`diagnosis.diagnose` is the way in.
+"""

@@ -1,1 +1,4 @@
-"""Reads case files: YAML with line numbers, checked values, expansion into runs. `conformance.load` is the way in."""
+"""Reads case files: YAML with line numbers, checked values, expansion into runs.
+
+`conformance.load` is the way in.
+"""

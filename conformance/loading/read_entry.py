@@ -1,8 +1,8 @@
 """The keys of a case and what each may hold.
 
 The result is plain data: lists, dicts, numbers and words, still with matrix and defaults apart. What the
-keys mean together is in `conformance.loading.expand` and `conformance.loading.combinations`; `cases/README.md` shows the
-format by example and `cases/case.schema.json` is its published form.
+keys mean together is in `conformance.loading.expand` and `conformance.loading.combinations`;
+`cases/README.md` shows the format by example and `cases/case.schema.json` is its published form.
 """
 
 from __future__ import annotations

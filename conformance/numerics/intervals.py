@@ -196,8 +196,8 @@ def interval(problem: Problem, convention: Convention) -> tuple[Tensor, Tensor]:
     """The lowest and highest allowed value of every element under `convention`, float64, values of y_dtype.
 
     Where the formula gives NaN or Inf, both ends are that. What special rows may hold beside it (a 0 or a NaN
-    beside an Inf, flushed subnormals, rows that overflow fp32) is in `conformance.numerics.accuracy.explain`, not in
-    the interval.
+    beside an Inf, flushed subnormals, rows that overflow fp32) is in
+    `conformance.numerics.accuracy.explain`, not in the interval.
     """
     found = interval_of(
         parts_of(problem, convention),

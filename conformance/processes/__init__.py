@@ -1,1 +1,4 @@
-"""Worker processes: starting, talking, calling, guarding. `crew` and `isolate` are the suite's side, `serve` the worker's."""
+"""Worker processes: starting, talking, calling, guarding.
+
+`crew` and `isolate` are the suite's side, `serve` the worker's.
+"""

@@ -13,7 +13,8 @@ wrong and a low-precision one right. `repair` replaces those operations:
                  order of its own, but it rounds as often.
 
 float8 is left as it is. torch and triton are imported only when a function here is called; the functions
-that are put in place are in `conformance.processes.interpreter_patch`, the roundings in `conformance.processes.bfloat16`.
+that are put in place are in `conformance.processes.interpreter_patch`, the roundings in
+`conformance.processes.bfloat16`.
 """
 
 from __future__ import annotations

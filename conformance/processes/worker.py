@@ -1,8 +1,8 @@
 """The process that imports and calls one implementation. It compares nothing and decides nothing.
 
-Started by `conformance.processes.isolate`, one per implementation. Requests and replies are JSON lines on two pipes of
-its own (standard output belongs to the implementation); tensor bytes travel in the arena. Everything the
-worker needs of torch is bound before the implementation is imported.
+Started by `conformance.processes.isolate`, one per implementation. Requests and replies are JSON lines on
+two pipes of its own (standard output belongs to the implementation); tensor bytes travel in the arena.
+Everything the worker needs of torch is bound before the implementation is imported.
 """
 
 from __future__ import annotations

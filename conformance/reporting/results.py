@@ -76,7 +76,8 @@ class Writer:
 
     Args:
         path: the file; it is overwritten, its folder is made.
-        header: see `conformance.reporting.line_keys.HEADER`; what is left out gets its default, an unknown key is an
+        header: see `conformance.reporting.line_keys.HEADER`; what is left out gets its default, an unknown
+        key is an
             error. Texts are scrubbed of this machine's paths and names.
 
     Raises:

@@ -1,7 +1,7 @@
 """Known wrong formulas, one file a kind, found by scanning.
 
-A module here has a function `candidates(problem)` that yields `conformance.diagnosing.candidate.Candidate`s, the
-likeliest first. Adding a kind is adding a file.
+A module here has a function `candidates(problem)` that yields `conformance.diagnosing.candidate.Candidate`s,
+the likeliest first. Adding a kind is adding a file.
 """
 
 from __future__ import annotations
