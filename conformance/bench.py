@@ -116,8 +116,9 @@ class Bench:
             seen.twin, seen.twin_detail = self._ask_twins(spec, implementation, run)
         verdict = self._judge(seen, implementation)
         if any(f.check == "values" and f.severity == "fail" for f in verdict.findings):
-            seen.outside_matters = self._outside_matters(spec, implementation, seen)
-            if seen.outside_matters:
+            seen.again = self._with_other_surroundings(spec, implementation, seen)
+            if seen.again is not None:
+                seen.outside_matters = _outside_matters(seen, seen.again)
                 verdict = self._judge(seen, implementation)
         return replace(verdict, seconds=round(time.perf_counter() - started, 4))
 
@@ -132,8 +133,7 @@ class Bench:
             worker = self._crew.ready(spec, self._load_request(spec, self._loaded[spec].probe))
         except WorkerDiedError as death:
             return stage.Observation(run, call, death.kind, [], death.detail, death.output)
-        more = {} if filler is None else {"filler": filler}
-        seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, **more)
+        seen = stage.execute(run, call, worker, self._arena, self.machine.device, self._timeout, filler)
         if seen.status in ("crash", "hang", "broken"):
             self._crew.lose()
         seen.import_drift = self.load(spec).drift
@@ -152,18 +152,24 @@ class Bench:
             told.append(f"{twin.dtypes['x']} {outcome}")
         return "", "the same sizes and values in neutral runs: " + ", ".join(told)
 
-    def _outside_matters(self, spec: str, implementation: Implementation, seen: stage.Observation) -> str:
-        """The requirement that a wrong y violates by depending on memory outside the inputs, or ""."""
-        step = seen.steps[-1]
-        first = stage.output_bits(step, seen.call, "y")
-        if first is None or not _nan_appears(step, seen, first):
-            return ""
+    def _with_other_surroundings(
+        self, spec: str, implementation: Implementation, seen: stage.Observation
+    ) -> stage.Observation | None:
+        """The run again with finite values in bands and gaps, where y has a NaN that no input has."""
+        y = stage.output_bits(seen.steps[-1], seen.call, "y")
+        if y is None or not _nan_appears(seen.steps[-1], seen, y):
+            return None
         again = self._execute(spec, implementation, seen.run, _FINITE_WORD)
-        second = stage.output_bits(again.steps[-1], seen.call, "y") if again.status == "completed" else None
-        if second is None or second.shape != first.shape or (first == second).all():
-            return ""
-        asked = [r for r in seen.run.requirements if r.startswith(("STRIDE-", "ALIGN-"))]
-        return asked[0] if asked and seen.run.layouts else "MEM-READ"
+        return again if again.status == "completed" and not _raised(again) else None
+
+
+def _outside_matters(seen: stage.Observation, again: stage.Observation) -> str:
+    """The requirement that a wrong y violates by depending on memory outside the inputs, or ""."""
+    first, second = (stage.output_bits(o.steps[-1], o.call, "y") for o in (seen, again))
+    if first is None or second is None or second.shape != first.shape or (first == second).all():
+        return ""
+    asked = [r for r in seen.run.requirements if r.startswith(("STRIDE-", "ALIGN-"))]
+    return asked[0] if asked and seen.run.layouts else "MEM-READ"
 
 
 def _raised(seen: stage.Observation) -> bool:

@@ -4,7 +4,7 @@ A buffer is
 
     band | element gap element gap … element | band
 
-with `BAND` bytes on each side. Bands and gaps hold `CANARY`, a NaN with a payload that no arithmetic
+with `BAND` bytes on each side. Bands and gaps hold canaries, a NaN with a payload that no arithmetic
 produces, so that a kernel that reads them gets NaN and a kernel that writes them is seen. An output that
 the suite supplies starts as `POISON`, another such NaN, so that an element nobody wrote is seen too.
 
@@ -24,7 +24,10 @@ import numpy as np
 
 BAND = 16384
 ALIGNMENT = 256  # what device allocators give; the element at offset 0 of a layout is aligned to it
-CANARY = 0xFFE5  # as fp16, bf16 and (repeated) fp32, fp64: a quiet NaN with a payload
+# As fp16, bf16 and (repeated) fp32, fp64: quiet NaNs, each with a payload of its own. Arithmetic can hand a
+# NaN's payload on; what is read beside one tensor must not look untouched when it is stored beside another.
+CANARY = {"x": 0xFFE5, "residual": 0xFFE9, "weight": 0xFFED, "out": 0xFFF1, "residual_out": 0xFFF5}
+ALLOCATED = 0xFFF9  # around what the implementation allocates
 POISON = 0xFFD3
 
 ITEMSIZE = {
@@ -161,10 +164,10 @@ def _views(placed: Placed, image: np.ndarray) -> list[np.ndarray]:
     return views
 
 
-def image_of(placed: Placed, bits: np.ndarray | None, filler: int = CANARY) -> np.ndarray:
-    """The bytes of the buffer: `filler` everywhere, then `bits` (shape of the tensor) or poison."""
+def image_of(placed: Placed, bits: np.ndarray | None, filler: int | None = None) -> np.ndarray:
+    """The bytes of the buffer: `filler` (None: its canary) everywhere, then `bits` or, for None, poison."""
     image = np.empty(placed.image_bytes, np.uint8)
-    image.view("<u2")[:] = filler
+    image.view("<u2")[:] = CANARY[placed.role] if filler is None else filler
     value = np.broadcast_to(pattern(POISON, placed.dtype), placed.shape) if bits is None else bits
     views = _views(placed, image)
     if len(views) == 1:

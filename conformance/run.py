@@ -56,16 +56,17 @@ class Observation:
     import_drift: tuple[
         str, ...
     ] = ()  # what importing the implementation changed (conformance.processes.watch)
+    again: Observation | None = None  # where y has a NaN from nowhere: the run with finite bands and gaps
     outside_matters: str = ""  # the requirement, where memory outside the inputs changed y
 
 
 def execute(
     run: Run, call: Call, worker: Worker, arena: Arena, device: str, timeout: float,
-    filler: int = buffers.CANARY,
+    filler: int | None = None,
 ) -> Observation:  # fmt: skip
     """Make the calls of `run`. A worker that dies gives an Observation that says so.
 
-    filler: the 16-bit word that bands and gaps hold; canaries, unless the question is whether they matter.
+    filler: the 16-bit word that bands and gaps hold; None for canaries. Others ask whether they matter.
     """
     steps, request = _prepare(run, call, arena, filler)
     shown = Observation(run, call, "completed", steps, device=device)
@@ -88,7 +89,7 @@ def execute(
     return shown
 
 
-def _prepare(run: Run, call: Call, arena: Arena, filler: int) -> tuple[list[Step], dict[str, Any]]:
+def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[list[Step], dict[str, Any]]:
     placed = _placed(run, call)
     bump = Bump()
     steps, wire = [], []

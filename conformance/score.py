@@ -120,11 +120,18 @@ def score(
     if unknown:
         hint = "write mutant:NAME or variant:NAME"
         raise ValueError(f"{unknown[0]!r} is neither a mutant nor a variant; {hint}")
-    chosen = {n: wanted[n] for n in names} if names else wanted
+    gpu = this_machine(device).device != "cpu"
+    shown = [n for n in names or wanted if gpu or not _needs_gpu(n)]
+    chosen = {n: wanted[n] for n in shown}
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         pending = [pool.submit(score_one, spec, breaks, device, full) for spec, breaks in chosen.items()]
         return sorted((job.result() for job in as_completed(pending)), key=lambda s: s.spec)
+
+
+def _needs_gpu(spec: str) -> bool:
+    kind, _, name = spec.partition(":")
+    return kind == "mutant" and mutants.label(name).needs == "gpu"
 
 
 def table(scores: Sequence[Score]) -> str:

@@ -170,14 +170,15 @@ def test_canary_and_poison_are_nans_of_their_own(dtype: str) -> None:
     """Read as numbers, guards and unwritten elements are NaN, and neither is the NaN of arithmetic."""
     import torch
 
-    for word in (buffers.CANARY, buffers.POISON):
+    for word in (*buffers.CANARY.values(), buffers.ALLOCATED, buffers.POISON):
         bits = np.array([buffers.pattern(word, dtype)], buffers.bits_dtype(dtype))
         signed = bits.view(f"<i{bits.itemsize}")
         value = torch.from_numpy(signed).view(getattr(torch, dtype))
         assert value.isnan().all()
         plain = torch.full((1,), math.nan, dtype=getattr(torch, dtype)).view(torch.uint8).numpy()
         assert not np.array_equal(plain, bits.view(np.uint8))
-    assert buffers.CANARY != buffers.POISON
+    words = [*buffers.CANARY.values(), buffers.ALLOCATED, buffers.POISON]
+    assert len(set(words)) == len(words)
 
 
 def test_a_tensor_without_elements_is_guarded_too() -> None:

@@ -274,9 +274,16 @@ def test_a_candidate_of_few_failing_runs_does_not_name_them():
             wrong("ACCURACY-INTERVAL", ("other", "FORMULA-DIVISOR", "equals another result")),
         ),
     ]
-    result = concluded(verdicts)
+    result = concluded([*core(), *verdicts])
     assert result.named == ("SIZE-WIDTH",)
     assert "no known wrong formula explains half of them" in result.diagnosis[0]
+
+
+def test_values_wrong_in_most_neutral_runs_are_named_for_accuracy():
+    """Three of four plain runs wrong, each in a case about something else: nothing narrower is to blame."""
+    verdicts = [failing(f"a[{i}]", wrong("SIZE-WIDTH")) for i in range(3)]
+    assert concluded([*verdicts, make("a[3]")]).named == ("ACCURACY-INTERVAL",)
+    assert concluded([*verdicts, make("a[3]"), make("a[4]")]).named == ("SIZE-WIDTH",)
 
 
 def test_neutral_runs_name_wrong_values_before_those_with_features():

@@ -8,7 +8,14 @@ from conformance.model import Finding
 from conformance.seen import Seen
 
 NAME = "refusal"
-REQUIREMENTS = ("REFUSE-CLEAN", "REFUSE-ALIKE", "REFUSE-SHAPE", "REFUSE-EPS", "REFUSE-INTEGER")
+REQUIREMENTS = (
+    "RUN-COMPLETES",
+    "REFUSE-CLEAN",
+    "REFUSE-ALIKE",
+    "REFUSE-SHAPE",
+    "REFUSE-EPS",
+    "REFUSE-INTEGER",
+)
 
 _MUST = {
     "weight_too_long": ("REFUSE-SHAPE", "a weight that is longer than hidden_size"),
@@ -48,7 +55,8 @@ def _raised(seen: Seen) -> list[Finding]:
     if last.record["status"] != "raised":
         kind = exception["type"]
         message = f"left by {kind}, which is no Exception ({text}); raise a ValueError or TypeError"
-        return [Finding(NAME, "REFUSE-CLEAN", "fail", message)]
+        ended = exception["type"] in ("SystemExit", "KeyboardInterrupt")
+        return [Finding(NAME, "RUN-COMPLETES" if ended else "REFUSE-CLEAN", "fail", message)]
     findings = []
     written = [r for r, image in last.after.items() if (image != last.before[r]).any()]
     if written:

@@ -5,7 +5,8 @@ No model has such a row, so no model-driven test asks; a size is never a reason 
 
 from conformance.mutants import _formula
 
-BREAKS = "REFUSE-ALIKE"
+# Labelled REFUSE-ALIKE at first. A case asks for the width, and SIZE-WIDTH is the sentence about it.
+BREAKS = "SIZE-WIDTH"
 SOURCE = "rule of the suite: hidden_size 1; written from it"
 TRIGGER = "fp32, x of (4, 1)"
 NEEDS = "cpu"

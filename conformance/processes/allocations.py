@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from conformance.buffers import ALIGNMENT, CANARY, POISON
+from conformance.buffers import ALIGNMENT, ALLOCATED, POISON
 
 BAND = 4096
 
@@ -76,7 +76,7 @@ class GuardAllocations(TorchDispatchMode):
         raw = torch.empty(2 * BAND + extent + 2 * ALIGNMENT, dtype=torch.uint8, device=plain.device)
         start = BAND + (-(raw.data_ptr() + BAND)) % ALIGNMENT
         raw = raw[: (raw.numel() // 2) * 2]
-        raw.view(torch.int16).fill_(_signed(CANARY))
+        raw.view(torch.int16).fill_(_signed(ALLOCATED))
         inside = raw[start : start + extent]
         guarded = inside.view(plain.dtype) if extent else plain
         if extent:

@@ -20,6 +20,9 @@ VALUES = "values"
 PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
 """What it names only where it has proved it, by another call or by the bits: that needs no consensus."""
 
+GENERAL, MOST = "ACCURACY-INTERVAL", 0.75
+"""What values are named for that are wrong in most neutral runs (this share), for no known reason."""
+
 UNKNOWN_RANK = 10_000
 """The rank of an id that the requirements do not hold: named last, but never lost."""
 
@@ -53,6 +56,7 @@ def name_failures(
         requirements: id -> Requirement, for the ranks and texts.
         extra: findings over several runs; the failing ones are named too.
     """
+    verdicts = list(verdicts)
     failing = sorted((v for v in verdicts if v.verdict in FALLBACK), key=lambda v: v.run)
     runs: dict[str, set[str]] = defaultdict(set)  # requirement -> failing runs
     first: dict[str, str] = {}  # requirement -> the message of its first finding
@@ -71,7 +75,8 @@ def name_failures(
             first.setdefault(finding.requirement, finding.message)
 
     wrong = [v for v in failing if any(_by_consensus(f) for f in v.failed)]
-    by_value, sentences = _name_values(wrong, requirements)
+    right = [v for v in verdicts if v.verdict in ("pass", "warn")]
+    by_value, sentences = _name_values(wrong, right, requirements)
     named = sorted({*runs, *by_value}, key=lambda name: rank(name, requirements))
     diagnosis: list[str] = []
     for name in named:
@@ -89,7 +94,7 @@ def _by_consensus(finding: Finding) -> bool:
 
 
 def _name_values(
-    wrong: Sequence[Verdict], requirements: Mapping[str, Requirement]
+    wrong: Sequence[Verdict], right: Sequence[Verdict], requirements: Mapping[str, Requirement]
 ) -> tuple[set[str], dict[str, list[str]]]:
     """Name the failing values of several runs: by consensus of candidates, else by the runs themselves."""
     if not wrong:
@@ -116,17 +121,24 @@ def _name_values(
             for key in order[:3]
         ]
         return {order[0][1]}, {order[0][1]: lines}
-    name = _without_consensus(wrong, requirements)
+    name = _without_consensus(wrong, right, requirements)
     text = f"the values are wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
     text += "half of them" if matched else "them"
     return {name}, {name: [text]}
 
 
-def _without_consensus(wrong: Sequence[Verdict], requirements: Mapping[str, Requirement]) -> str:
-    """Give the lowest-ranked requirement of the neutral runs' findings, else of all findings.
+def _without_consensus(
+    wrong: Sequence[Verdict], right: Sequence[Verdict], requirements: Mapping[str, Requirement]
+) -> str:
+    """Name wrong values that no formula explains, by which runs are wrong.
 
-    A neutral run has no layout, dtype mix or argument that could be to blame: its question is the clearer.
+    A neutral run has no layout, dtype mix or argument that could be to blame. Where most of these are wrong,
+    nothing narrower is to blame: GENERAL. Else it is the lowest-ranked requirement of the neutral runs'
+    findings, or, where all of these are right, of all findings.
     """
+    failed = sum(v.neutral for v in wrong)
+    if failed and failed >= MOST * (failed + sum(v.neutral for v in right)):
+        return GENERAL
     names = [
         (not verdict.neutral, rank(finding.requirement, requirements))
         for verdict in wrong

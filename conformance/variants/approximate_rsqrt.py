@@ -10,9 +10,10 @@ REFUSES = ()
 
 def _rrms(h, eps):
     exact = (h.double().square().mean(-1, keepdim=True) + eps).rsqrt().float()
+    off = exact
     for _ in range(2):
-        exact = torch.nextafter(exact, torch.full_like(exact, torch.inf))
-    return exact
+        off = torch.nextafter(off, torch.full_like(off, torch.inf))
+    return torch.where(exact == 0, exact, off)  # the instruction is exact for an infinite argument
 
 
 def rms_norm(x, weight, eps=1e-6):
