@@ -8,8 +8,8 @@ import torch
 
 from conformance.mutants import _formula
 
-# Labelled SIZE-ONE-ROW at first. At even widths the output equals one known wrong formula, a statistic of each
-# half of the row, and a formula is named before a size.
+# Labelled SIZE-ONE-ROW at first. At even widths the output equals one known wrong formula, a statistic of
+# each half of the row, and a formula is named before a size.
 BREAKS = "FORMULA-ROWS"
 SOURCE = "specification: one program per row; written from it"
 TRIGGER = "fp32, one row whose halves differ in scale"
