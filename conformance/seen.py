@@ -170,6 +170,12 @@ class Seen:
         done = self.observation.status == "completed"
         return done and all(s.record["status"] == "returned" for s in self.steps)
 
+    @property
+    def special_question(self) -> str:
+        """The requirement on a layout, alignment or mix of dtypes that this run asks about; "" for none."""
+        asked = [r for r in self.run.requirements if r.startswith(("STRIDE-", "ALIGN-", "DTYPE-"))]
+        return asked[0] if asked and self.run.features else ""
+
     @cached_property
     def views(self) -> list[View]:
         """The calls to judge: one a step, and a chain as one."""

@@ -54,7 +54,7 @@ class Liar(torch.Tensor):
 WANTED = {
     "always_raises": {"REFUSE-ALIKE"},
     "skips": {"REFUSE-CLEAN"},
-    "exits": {"REFUSE-CLEAN"},
+    "exits": {"RUN-COMPLETES"},
     "returns_none": {"OUTPUT-TYPE"},
     "refuses_all_but_one": {"REFUSE-ALIKE"},
     "sets_the_default_dtype": {"HONEST-STATE"},

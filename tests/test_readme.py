@@ -44,7 +44,7 @@ def test_the_first_certifies_in_a_fresh_clone(tmp_path: Path) -> None:
     """In a fresh clone, with no environment and a new virtual environment, the kernels are certified."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"]}
     done = subprocess.run(
         ["bash", "-c", BLOCKS[0]], cwd=clone, env=environment, capture_output=True, text=True
     )

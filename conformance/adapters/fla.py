@@ -33,7 +33,7 @@ def conformance_implementations() -> list[Implementation]:
         Implementation(
             name="fla",
             calls={
-                "none": Call(rms_norm, (x, weight, bias, eps), rounds_x_hat=False),
+                "none": Call(rms_norm, (x, weight, bias, eps)),
                 "residual": Call(
                     rms_norm,
                     (
@@ -45,8 +45,6 @@ def conformance_implementations() -> list[Implementation]:
                         Parameter("prenorm", "fixed", keyword=True, value=True),
                     ),
                     returns=("y", "residual_out"),
-                    norm_input="exact_sum",
-                    rounds_x_hat=False,
                 ),
             },
             version=version_of(PACKAGE),

@@ -40,15 +40,13 @@ def _declared(
     return Implementation(
         name=name,
         calls={
-            "none": Call(plain, (x, weight, eps, out), weight_offset=offset, rounds_x_hat=False),
+            "none": Call(plain, (x, weight, eps, out), weight_offset=offset),
             "residual_in_place": Call(
                 fused,
                 (x, Parameter("residual", "residual"), weight, eps),
                 returns=(),
                 mutates={"x": "y", "residual": "residual_out"},
                 weight_offset=offset,
-                norm_input="exact_sum",
-                rounds_x_hat=False,
             ),
         },
         version=version_of(PACKAGE),

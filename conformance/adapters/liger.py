@@ -29,7 +29,7 @@ def conformance_implementations() -> list[Implementation]:
     except ModuleNotFoundError as error:
         raise not_installed(PACKAGE, error) from None
 
-    def declared(name: str, mode: str, offset: float, rounds_x_hat: bool) -> Implementation:
+    def declared(name: str, mode: str, offset: float) -> Implementation:
         scaling = (
             Parameter("eps", "eps"),
             Parameter("offset", "weight_offset", required=False, value=0.0),
@@ -43,15 +43,12 @@ def conformance_implementations() -> list[Implementation]:
                     functional.liger_rms_norm,
                     (x, Parameter("W", "weight", nullable=True), *scaling),
                     weight_offset=offset,
-                    rounds_x_hat=rounds_x_hat,
                 ),
                 "residual": Call(
                     functional.liger_fused_add_rms_norm,
                     (x, residual, Parameter("W", "weight"), *scaling),
                     returns=("y", "residual_out"),
                     weight_offset=offset,
-                    norm_input="rounded_sum",
-                    rounds_x_hat=rounds_x_hat,
                 ),
             },
             version=version_of(PACKAGE),
@@ -64,4 +61,4 @@ def conformance_implementations() -> list[Implementation]:
             ),
         )
 
-    return [declared("liger", "llama", 0.0, True), declared("liger_gemma", "gemma", 1.0, False)]
+    return [declared("liger", "llama", 0.0), declared("liger_gemma", "gemma", 1.0)]

@@ -45,7 +45,6 @@ def conformance_implementations() -> list[Implementation]:
                     add_then_rms_norm,
                     (Parameter("x", "x"), Parameter("residual", "residual"), weight, eps),
                     returns=("y", "residual_out"),
-                    norm_input="rounded_sum",
                 ),
             },
             version=torch.__version__,

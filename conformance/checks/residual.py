@@ -40,7 +40,9 @@ def check(seen: Seen) -> list[Finding]:
             return [Finding(NAME, "RESIDUAL-ROUNDING", severity, message, where)]
         requirement, told = _what_it_is(view, actual)
         message = f"residual_out is not x + residual rounded to {dtype}{told}; {place}"
-        return [Finding(NAME, requirement or _asked(seen), "fail", message, where)]
+        return [
+            Finding(NAME, requirement or seen.special_question or "RESIDUAL-EXACT", "fail", message, where)
+        ]
     return []
 
 
@@ -60,9 +62,3 @@ def _what_it_is(view: View, actual: Tensor) -> tuple[str, str]:
     if len({r for r, _ in fits}) != 1:
         return "", ""
     return fits[0][0], ": " + " or ".join(words for _, words in fits)
-
-
-def _asked(seen: Seen) -> str:
-    """A sum that is wrong in a layout, where the layout is what the run asks about, is named for that."""
-    asked = [r for r in seen.run.requirements if r.startswith(("STRIDE-", "ALIGN-"))]
-    return asked[0] if asked and seen.run.layouts else "RESIDUAL-EXACT"

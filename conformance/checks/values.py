@@ -108,6 +108,8 @@ def _wrong(
     requirement = diagnosis.requirement or _asked(seen)
     if seen.run.eps is None:
         requirement = _DEFAULTS.get(requirement, requirement)
+    if requirement == "SPECIAL-NONFINITE" and seen.special_question:
+        requirement = seen.special_question  # a NaN out of finite inputs is what a misread tensor gives
     if seen.run.requirements[0].startswith("SPECIAL-") and not values.isfinite().all():
         # Any formula that divides zero by zero or spreads a NaN fits here: these rows do not tell them apart.
         requirement = seen.run.requirements[0]

@@ -116,6 +116,8 @@ def convention_sentences(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...
             text = "changes from run to run"
         elif len(names) == 1:
             text = names[0]
+        elif len(names) > 3:
+            text = f"undetermined: {len(names)} conventions give these outputs"
         else:
             text = "undetermined between " + " and ".join(f"'{name}'" for name in names)
         lines.append(f"{_join(keys)}: {text}")

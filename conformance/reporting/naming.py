@@ -2,8 +2,8 @@
 
 A finding of any check but `values` names its own requirement. A wrong value can have many causes, and one
 run seldom tells them apart; so the wrong formulas that each failing run matches are counted, and the formula
-that explains at least half of those runs gives the name. Everything here is a function of the set of
-verdicts: their order does not matter.
+that explains at least half of those that match any, and a third of all, gives the name. Everything here is a
+function of the set of verdicts: their order does not matter.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _name_values(
         for key, text in here.items():
             sentence[key] = min(sentence.get(key, text), text)
     order = sorted(matched, key=lambda key: (-matched[key], rank(key[1], requirements), key[0]))
-    order = [key for key in order if 2 * matched[key] >= explained]
+    order = [k for k in order if 2 * matched[k] >= explained and 3 * matched[k] >= len(wrong)]
     if order:
         lines = [
             f"{sentence[key].rstrip('. ')}, in {matched[key]} of {_failing_runs(len(wrong))}"
