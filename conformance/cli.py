@@ -5,6 +5,7 @@
     python -m conformance requirements
     python -m conformance cases --profile=smoke
     python -m conformance explain 'eps/near[residual,bf16,h=4097]'
+    python -m conformance score mutant:eps_outside
 
 Certifying itself is pytest's: `pytest --impl=mypkg:fused_add_rms_norm`. Exit codes: 0 done; 1 an
 input cannot be used, and the message says why; 2 the command line is wrong.
@@ -100,7 +101,27 @@ def _parser() -> argparse.ArgumentParser:
         "--cases", action="append", default=[], type=Path, metavar="PATH", help="own case files"
     )
     explain.set_defaults(run=_explain)
+
+    score = commands.add_parser(
+        "score", help="put the suite's own wrong and right implementations to it (needs torch)"
+    )
+    score.add_argument("names", nargs="*", metavar="mutant:NAME|variant:NAME", help="all where left out")
+    score.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    score.add_argument("--full", action="store_true", help="ask everything, not only until the first failure")
+    score.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
+    score.set_defaults(run=_score)
     return parser
+
+
+def _score(options: argparse.Namespace) -> int:
+    from conformance.score import score, table
+
+    try:
+        scores = score(options.names, device=options.device, full=options.full, jobs=options.jobs)
+    except ValueError as error:
+        return _failed(str(error))
+    print(table(scores))
+    return 0 if scores and all(one.right for one in scores) else 1
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -79,7 +79,8 @@ def execute(
         shown.status, shown.detail, shown.output = "broken", reply["broken"], reply["trace"]
         return shown
     if reply["poisoned"]:
-        shown.status, shown.detail = "crash", f"the device reported an error: {reply['error']}"
+        first = reply["error"].splitlines()[0]
+        shown.status, shown.detail = "crash", f"the device reported an error: {first}"
         return shown
     shown.interpreted = reply["interpreted"]
     if reply["unable"]:

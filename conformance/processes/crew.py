@@ -37,6 +37,17 @@ class Crew:
         finally:
             worker.close()
 
+    def hire(self, spec: str, load: Mapping[str, Any]) -> dict[str, Any]:
+        """Start the worker for `spec` and give what it says of the implementation; raises WorkerDiedError."""
+        self.close()
+        self._spec, self._lost = spec, 0
+        self._at_work = self._loading(load)
+        try:
+            return self._at_work.wait(LOAD_TIMEOUT)
+        except WorkerDiedError:
+            self.lose()
+            raise
+
     def ready(self, spec: str, load: Mapping[str, Any]) -> Worker:
         """The worker that has loaded `spec`; raises WorkerDiedError where it cannot be loaded again."""
         if self._spec != spec:

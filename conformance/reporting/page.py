@@ -100,6 +100,7 @@ def render(results: Sequence[Result], requirements: Mapping[str, Requirement] | 
         style_digest=_digest(style),
         script_digest=_digest(script),
         results=results,
+        headings=_headings(results),
         cards=[_card(index, column, budget) for index, column in enumerate(found)],
         families=rows,
         alone=[(id_, found[index].label) for id_, index in alone(rows)] if len(found) > 1 else [],
@@ -111,6 +112,12 @@ def render(results: Sequence[Result], requirements: Mapping[str, Requirement] | 
         verdicts=ORDER,
         tallied=TALLIED,
     )
+
+
+def _headings(results: Sequence[Result]) -> list[Mapping[str, Any]]:
+    """Headers that read differently in the page's head: files of one run look the same there."""
+    keys = ("suite", "profile", "grade", "device", "torch", "triton")
+    return list({tuple(r.header[k] for k in keys): r.header for r in results}.values())
 
 
 def _environment() -> Environment:
