@@ -10,8 +10,8 @@ product, and 1 is spare. A fused add's fp32 sum costs one more u, the product wi
 weight + weight_offset another. The real interval is then rounded, end by end, exactly as the convention
 stores (monotone, so exact for one rounding):
 
-    one rounding    [r(c - a), r(c + a)],  c = x_hat * W,  a = |c| * (b + u) + tiny two roundings   x_hat in
-    [r(x_hat - a), r(x_hat + a)], times W, plus or minus u for that product, rounded again
+    one rounding    [r(c - a), r(c + a)],  c = x_hat * W,  a = |c| * (b + u) + tiny
+    two roundings   x_hat in [r(x_hat - a), r(x_hat + a)], times W, plus or minus u, rounded again
 
 Not a proof: sums of many equal squares in sequential order exceed the probabilistic term (measured: 3.6 times
 at 16384), so fills avoid long runs of equal squares whose sums are not exact.
