@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ import pytest
 from conformance.collection import CERTIFICATION, CaseItem, arrange, cases_of, collect_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pluggy import Result
 
 _STATUS = {
@@ -154,6 +153,11 @@ def pytest_report_teststatus(report: Any) -> Any:
     return _STATUS[verdict["verdict"]] if verdict is not None and report.when == "call" else None
 
 
+def _cannot_write(error: OSError) -> str:
+    name = Path(error.filename).name if error.filename else "the results"
+    return f"cannot write {name}: {error.strerror or error}; choose another folder with --rn-out=DIR"
+
+
 class Collector:
     """Lives on the process that concludes: takes verdicts as reports come in."""
 
@@ -167,7 +171,10 @@ class Collector:
         if data is not None and report.when == "call":
             from conformance.certification import verdict_from_json
 
-            self.config.stash[CERTIFICATION].add(verdict_from_json(data))
+            try:
+                self.config.stash[CERTIFICATION].add(verdict_from_json(data))
+            except OSError as error:
+                pytest.exit(_cannot_write(error), returncode=pytest.ExitCode.USAGE_ERROR)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -179,10 +186,16 @@ class Collector:
         stopped = "stopped by the user" if exitstatus == pytest.ExitCode.INTERRUPTED else ""
         if session.shouldfail or session.shouldstop:
             stopped = stopped or "stopped early"
-        self.result = certification.finish(stopped)
         from conformance.reporting.page import write_page
 
-        self.page = write_page([self.result], certification.out / "report.html")
+        try:
+            result = certification.finish(stopped)
+            self.page = write_page([result], certification.out / "report.html")
+        except OSError as error:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+            self.config.get_terminal_writer().line(_cannot_write(error), red=True)
+            return
+        self.result = result
         if exitstatus in _CONCLUSIVE:
             others = session.testsfailed - self._own_failures
             session.exitstatus = max(certification.exit_code(), 1 if others else 0)

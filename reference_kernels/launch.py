@@ -16,10 +16,9 @@ import triton
 
 # The specification contradicts itself at 8192: "set BLOCK_SIZE = next_power_of_2(H)" for a hidden size
 # of 8192, and "for H >= 8192, prefer the two-pass loop". One tile reads x once, the loop twice, so one
-# tile wins for as long as the row fits the registers. Measured on one H200 (bf16, 256 MB, copy fraction in the
-# same run, best tile against best loop): at 8192 plain 0.97 and 0.96, fused 0.99 and 0.97; at 16384 plain 0.97
-# and 0.94, fused 0.99 and 0.96. At 32768 plain they are equal (0.91 and 0.92), and fused one tile is far ahead
-# (0.98 and 0.73), but only of 16-bit rows is that known; docs/performance.md has the table.
+# tile wins for as long as the row fits the registers. Measured on one H200 (bf16, copy fraction, best tile
+# and best loop): at 8192 plain 0.97 and 0.96, fused 0.99 and 0.97; at 16384 plain 0.97 and 0.94, fused
+# 0.99 and 0.96. docs/performance.md has the table, and what is open above.
 _ONE_TILE_CAP = 16384
 
 # Rows this short get a tile of many rows: one row a program would leave most lanes idle.
