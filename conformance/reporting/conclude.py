@@ -207,7 +207,7 @@ def _sentence(
     if count["not run"]:
         parts.append(f"{_runs(count['not run'])} not asked ({_why(own)})")
     text = "; ".join(parts)
-    return text[0].upper() + text[1:] + "."
+    return text[0].upper() + text[1:].rstrip(". ") + "."
 
 
 def _fit(own: Sequence[Verdict], findings: Sequence[Finding]) -> str:
