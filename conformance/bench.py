@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from conformance import run as stage
 from conformance.judge import broken, judge, not_planned
@@ -48,10 +49,9 @@ class Bench:
         self.machine, self.grade, self.requirements = machine, grade, requirements
         self._timeout, self._weight_offset = timeout, weight_offset
         self._arena = Arena()
-        if threads:
-            import torch
-
-            torch.set_num_threads(threads)
+        # Judging is many small operations: a second thread slows them, severalfold where cores are shared.
+        self._threads_before = torch.get_num_threads()
+        torch.set_num_threads(1)
         self._crew = Crew(self._arena, machine.device, paths, threads)
         self._loaded: dict[str, Loaded] = {}
         self._twins: dict[str, Verdict] = {}
@@ -97,6 +97,7 @@ class Bench:
         """End the workers and give the shared memory back."""
         self._crew.close()
         self._arena.close()
+        torch.set_num_threads(self._threads_before)
 
     # --- verdicts --------------------------------------------------------------------------------------
 
@@ -207,8 +208,6 @@ def this_machine(wanted: str) -> Machine:
     problem = unsupported()
     if problem:
         raise ValueError(problem)
-    import torch
-
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return Machine("cpu", pages / 2**30 * 0.5)
