@@ -113,11 +113,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 def _score(options: argparse.Namespace) -> int:
     from conformance.score import score, table
 
     try:
-        scores = score(options.names, device=options.device, full=options.full, jobs=options.jobs)
+        scores = score(
+            options.names, device=options.device, full=options.full, jobs=options.jobs, told=_progress
+        )
     except ValueError as error:
         return _failed(str(error))
     print(table(scores))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,9 @@ class Score:
 
     @property
     def outcome(self) -> str:
-        """In words, for one that is not `right`."""
+        """In words."""
+        if self.right:
+            return "caught and named" if self.expected else "not accused"
         if not self.expected:
             return "ACCUSED"
         return "caught, but named otherwise" if self.caught else "SURVIVED"
@@ -110,9 +112,17 @@ def _ordered(runs: Sequence[Run], expected: str) -> tuple[list[Run], list[Run]]:
 
 
 def score(
-    names: Iterable[str] = (), *, device: str = "auto", full: bool = False, jobs: int = 2
+    names: Iterable[str] = (),
+    *,
+    device: str = "auto",
+    full: bool = False,
+    jobs: int = 2,
+    told: Callable[[str], None] = lambda line: None,
 ) -> list[Score]:
-    """Score the mutants and variants named (`mutant:NAME`), or all; in `jobs` processes."""
+    """Score the mutants and variants named (`mutant:NAME`), or all; in `jobs` processes.
+
+    told: gets a line of progress after each. Raises ValueError for an unknown name.
+    """
     wanted = {f"mutant:{n}": mutants.label(n).breaks for n in mutants.names()}
     wanted.update({f"variant:{n}": "" for n in variants.names()})
     names = list(names)
@@ -126,7 +136,13 @@ def score(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         pending = [pool.submit(score_one, spec, breaks, device, full) for spec, breaks in chosen.items()]
-        return sorted((job.result() for job in as_completed(pending)), key=lambda s: s.spec)
+        scores = []
+        for job in as_completed(pending):
+            scores.append(job.result())
+            last = scores[-1]
+            what = f"{last.outcome}, {last.asked} runs, {last.seconds:.0f} s"
+            told(f"{len(scores)}/{len(chosen)} {last.spec}: {what}")
+    return sorted(scores, key=lambda s: s.spec)
 
 
 def _needs_gpu(spec: str) -> bool:
