@@ -118,7 +118,7 @@ def _progress(line: str) -> None:
 
 
 def _score(options: argparse.Namespace) -> int:
-    from conformance.score import score, table
+    from conformance.score import good, score, table
 
     try:
         scores = score(
@@ -127,7 +127,7 @@ def _score(options: argparse.Namespace) -> int:
     except ValueError as error:
         return _failed(str(error))
     print(table(scores))
-    return 0 if scores and all(one.right for one in scores) else 1
+    return 0 if good(scores) else 1
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score
 asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails;
-the full one asks everything. A right variant that fails, or a mutant that does not, fails the score.
+the full one asks everything. A right variant that fails, a mutant that does not, or too many misnamed ones fail the score.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from conformance.reporting.conclude import conclude
 
 AIMED = 14
 """Runs written for the broken requirement that the quick score asks of a mutant before it names the fault."""
+NAMED = 0.9
+"""Share of the mutants that must be named for the requirement that they break."""
 NEUTRAL = 6
 """Small plain runs it asks as well: a fault that shows there is not one of layouts or sizes."""
 
@@ -148,6 +150,14 @@ def score(
 def _needs_gpu(spec: str) -> bool:
     kind, _, name = spec.partition(":")
     return kind == "mutant" and mutants.label(name).needs == "gpu"
+
+
+def good(scores: Sequence[Score]) -> bool:
+    """Every mutant caught, no variant accused, and at least NAMED of the mutants named as labelled."""
+    wrong = [s for s in scores if s.expected]
+    if not scores or any(not (s.caught if s.expected else s.right) for s in scores):
+        return False
+    return sum(s.right for s in wrong) >= NAMED * len(wrong)
 
 
 def table(scores: Sequence[Score]) -> str:

@@ -49,9 +49,10 @@ def check(seen: Seen) -> list[Finding]:
 def _what_it_is(view: View, actual: Tensor) -> tuple[str, str]:
     """(requirement, words) of the known wrong tensor that residual_out is; ("", "") for none or several."""
     x, residual, y = view.present("x"), view.present("residual"), view.values("y")
+    y_is_right = view.explanation is not None and bool(view.explanation.conventions)
     known = [
         ("RESIDUAL-WRITTEN", "it still holds the residual that was passed in", residual),
-        ("RESIDUAL-WRITTEN", "it equals x, without the residual", x),
+        ("RESIDUAL-WRITTEN" if y_is_right else "RESIDUAL-ADDED", "it equals x, without the residual", x),
         ("RESIDUAL-ADDED", "it equals x + 2 * residual", x + 2 * residual),
         ("RESIDUAL-ADDED", "it equals 2 * x + residual", 2 * x + residual),
     ]

@@ -114,7 +114,11 @@ def _name_values(
         for key, text in here.items():
             sentence[key] = min(sentence.get(key, text), text)
     order = sorted(matched, key=lambda key: (-matched[key], rank(key[1], requirements), key[0]))
-    order = [k for k in order if 2 * matched[k] >= explained and 3 * matched[k] >= len(wrong)]
+    # One fault can match formulas of several names, by width for instance; what they all violate counts.
+    violated = Counter(r for v in wrong for r in {r for f in v.failed for _, r, _ in f.candidates})
+    enough = {r for r, n in violated.items() if 2 * n >= explained and 3 * n >= len(wrong)}
+    clear = [k for k in order if 2 * matched[k] >= explained and 3 * matched[k] >= len(wrong)]
+    order = clear or [k for k in order if k[1] in enough and violated[k[1]] == max(violated.values())]
     if order:
         lines = [
             f"{sentence[key].rstrip('. ')}, in {matched[key]} of {_failing_runs(len(wrong))}"
