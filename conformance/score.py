@@ -2,7 +2,8 @@
 
 Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score
 asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails;
-the full one asks everything. A right variant that fails, a mutant that does not, or too many misnamed ones fail the score.
+the full one asks everything. A right variant that fails, a mutant that does
+not, or too many misnamed ones fail the score.
 """
 
 from __future__ import annotations
