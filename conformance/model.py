@@ -23,10 +23,17 @@ SHORT_DTYPE = {
     "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64", "int32": "int32",
 }  # fmt: skip
 
-TENSORS = ("x", "residual", "weight", "out")
-"""The tensors that the suite supplies in the forward; `out` only where the call has such a parameter."""
+TENSORS = ("x", "residual", "weight", "out", "dy", "dresidual_out")
+"""The tensors that the suite supplies: `out` only where the call has such a parameter, the last two, the
+gradients of y and residual_out, only in a training run."""
 
 OUTPUTS = ("y", "residual_out", "rrms")
+
+GRADIENT_OF = {"x": "dx", "residual": "dresidual", "weight": "dweight"}
+"""The inputs that a training run may differentiate by, and what their gradients are called."""
+
+UPSTREAM_OF = {"y": "dy", "residual_out": "dresidual_out"}
+"""The outputs whose gradients may arrive, and the tensors that hold these."""
 
 LAYOUTS = (
     "contiguous",
@@ -47,13 +54,15 @@ SCENARIOS = (
     "batch",  # the first rows alone, then all rows
     "chain",  # 64 calls, y becoming the next x and residual_out the next residual
     "refuse",  # an argument that cannot be right: raise, or be right by broadcasting
+    "retained",  # training: one forward, the backward twice over its retained graph
+    "saved_statistic",  # training: once as it is, once with every saved (n_rows,) tensor doubled
 )
 
 VERDICTS = ("pass", "warn", "fail", "crash", "unsupported", "not run", "broken")
 
 GRADES = ("strict", "base")
 
-PROFILES = ("smoke", "inference", "full")
+PROFILES = ("smoke", "inference", "training", "full")
 
 
 # --- cases ---------------------------------------------------------------------------------------------
@@ -93,7 +102,7 @@ class Run:
     shape: tuple[int, ...]  # leading dims and hidden_size; rank 1 to 4
     dtypes: Mapping[str, str]  # x, residual (fused modes), weight (absent: no weight)
     eps: float | None  # None: the argument is left out
-    fills: Mapping[str, Fill]  # the same keys as dtypes
+    fills: Mapping[str, Fill]  # the keys of dtypes; in a training run also dy, dresidual_out
     layouts: Mapping[str, str]  # TENSORS -> LAYOUTS; a missing key is contiguous
     requirements: tuple[str, ...]  # the first is the one this run was written for
     scenario: str = "once"
@@ -105,6 +114,17 @@ class Run:
     flags: tuple[str, ...] = ()
     cost: int = 0  # elements of x over all calls: decides what a small machine leaves out
     needs: tuple[str, ...] = ()  # "gpu", "memory:<GiB>"
+    gradients: tuple[str, ...] = ()  # keys of GRADIENT_OF that require a gradient; () for a forward run
+    upstream: tuple[str, ...] = ()  # keys of UPSTREAM_OF whose gradient arrives; () for a forward run
+
+    @property
+    def trains(self) -> bool:
+        """Whether the run asks for gradients."""
+        return bool(self.gradients)
+
+    def dtype_of(self, tensor: str) -> str:
+        """The dtype of a tensor that the suite supplies: dy and out have x's, dresidual_out residual's."""
+        return self.dtypes[{"dy": "x", "out": "x", "dresidual_out": "residual"}.get(tensor, tensor)]
 
     @property
     def hidden_size(self) -> int:
@@ -189,6 +209,26 @@ class Parameter:
     nullable: bool = False  # None may be passed
 
 
+BACKWARD_ROLES = (
+    "dy", "dresidual_out", "x", "residual", "residual_out", "weight", "rrms", "eps", "weight_offset", "fixed",
+)  # fmt: skip
+"""What a parameter of an explicit backward function can mean; residual_out is the sum as it was stored."""
+
+
+@dataclass(frozen=True)
+class Backward:
+    """An explicit backward function, where a vendor has one beside the forward instead of autograd.
+
+    Called with tensors by role (BACKWARD_ROLES) after the forward; `rrms` and `residual_out` are what the
+    forward returned. An output whose gradient does not arrive is passed as zeros. returns: slot by slot a
+    gradient's name (dx, dresidual, dweight), or "" for a slot to ignore.
+    """
+
+    function: Callable[..., Any] | None  # None on the suite's side of the process boundary
+    parameters: tuple[Parameter, ...]
+    returns: tuple[str, ...] = ("dx", "dweight")
+
+
 @dataclass(frozen=True)
 class Call:
     """How one function is called for one fusion mode.
@@ -206,6 +246,9 @@ class Call:
     norm_input: str | None = None  # a declared convention: exact_sum, rounded_sum, mixed
     rounds_x_hat: bool | None = None
     promotes: bool = False  # the output has the promoted dtype of x and weight, and says so
+    differentiable: bool | None = None  # whether an output ever requires grad; None: not known
+    backward: Backward | None = None  # None: through autograd
+    consumes_dy: bool = False  # declares that its backward may overwrite the gradients that arrive
 
     def parameter(self, role: str) -> Parameter | None:
         return next((p for p in self.parameters if p.role == role), None)
@@ -290,6 +333,8 @@ class Verdict:
     n_rows: int = 0
     hidden_size: int = 0
     seconds: float = 0.0
+    gradients: tuple[str, ...] = ()  # the run's; () for a forward run
+    gradient_conventions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # "dx" -> names
 
     @property
     def failed(self) -> tuple[Finding, ...]:
