@@ -19,20 +19,20 @@ LARGEST_EPS = torch.finfo(torch.float32).max
 LARGEST_HIDDEN_SIZE = 2**30  # column offsets are 32-bit inside the kernels
 
 
-def check_x(x: torch.Tensor) -> None:
+def check_x(x: torch.Tensor, name: str = "x") -> None:
     """Refuse an x that is not at least 1-D, float32, float16 or bfloat16, with unit column stride.
 
     Raises TypeError for what is no tensor or has another dtype, ValueError for shape and stride.
     """
-    _check_tensor("x", x)
+    _check_tensor(name, x)
     if x.dim() == 0:
-        raise ValueError("x.dim()=0, but should be 1 or more: the last dimension is normalised")
+        raise ValueError(f"{name}.dim()=0, but should be 1 or more: the last dimension is normalised")
     if not 1 <= x.shape[-1] <= LARGEST_HIDDEN_SIZE:
         raise ValueError(
-            f"x.shape={tuple(x.shape)} has hidden_size {x.shape[-1]}, but it should be 1 to 2**30:"
+            f"{name}.shape={tuple(x.shape)} has hidden_size {x.shape[-1]}, but it should be 1 to 2**30:"
             " a row must have a mean square; normalise another dimension"
         )
-    _check_column_stride("x", x)
+    _check_column_stride(name, x)
 
 
 def check_residual(residual: torch.Tensor, x: torch.Tensor) -> None:

@@ -79,49 +79,41 @@ def fused_add_rms_norm_forward_kernel(
     tl.store(y_ptr + row * out_stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
-def fused_add_rms_norm(
+def fused_add_rms_norm_forward(
     x: torch.Tensor,
     residual: torch.Tensor,
     weight: torch.Tensor | None,
-    eps: float = 1e-6,
+    eps: float,
     *,
-    return_rrms: bool = False,
-) -> tuple[torch.Tensor, ...]:
-    """Return (y, residual_out): the norm of x + residual, and x + residual rounded. New tensors.
+    save_rrms: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return (y, residual_out, rrms) with no graph behind them; rrms is None without save_rrms.
 
-    x and residual are (..., hidden_size), the same shape, with any row strides; weight is
-    (hidden_size,) or None. y has x's dtype, residual_out has residual's: x's dtype, or float32 beside a
-    16-bit x. Both are contiguous. With return_rrms the answer is (y, residual_out, rrms), rrms float32
-    and (n_rows,). Inputs with no single row stride are copied first. Forward only: no gradients.
-
-    Raises TypeError or ValueError, before anything is launched, for dtypes, devices, shapes and column
-    strides that the kernels cannot take, and for eps <= 0.
+    What `operations.fused_add_rms_norm` calls, and documents: arguments, results and errors are the same.
     """
     _check(x, residual, weight, eps)
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     residual_out = torch.empty(x.shape, dtype=residual.dtype, device=x.device)
     n_rows = arguments.count_rows(x)
-    rrms = torch.empty(n_rows, dtype=torch.float32, device=x.device) if return_rrms else None
+    rrms = torch.empty(n_rows, dtype=torch.float32, device=x.device) if save_rrms else None
     if n_rows:
         _launch(
             arguments.rows_of(x), arguments.rows_of(residual),
             arguments.rows_of(y), arguments.rows_of(residual_out),
             weight, rrms, eps,
         )  # fmt: skip
-    return (y, residual_out) if rrms is None else (y, residual_out, rrms)
+    return y, residual_out, rrms
 
 
-def fused_add_rms_norm_(
+def fused_add_rms_norm_forward_(
     x: torch.Tensor,
     residual: torch.Tensor,
     weight: torch.Tensor | None,
-    eps: float = 1e-6,
+    eps: float,
 ) -> None:
-    """Overwrite x with the norm of x + residual, and residual with x + residual rounded.
+    """Overwrite x with y, and residual with residual_out.
 
-    Arguments as in fused_add_rms_norm, and refused like there. Also refused with ValueError, since the
-    answer belongs in the caller's storage: x or residual with no single row stride or with rows that
-    share memory, and tensors that overlap each other.
+    What `operations.fused_add_rms_norm_` calls, and documents: arguments and errors are the same.
     """
     _check(x, residual, weight, eps)
     x_rows = arguments.rows_in_place("x", x)

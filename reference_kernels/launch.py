@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -78,13 +78,16 @@ def wave_size_of(device: torch.device) -> int:
     """Return the lanes of a warp on this device: 32, or what a ROCm device says of itself."""
     if device.type != "cuda" or torch.version.hip is None:
         return 32
-    return _hip_wave_size(torch.cuda.current_device() if device.index is None else device.index)
-
-
-@functools.cache
-def _hip_wave_size(index: int) -> int:
     # Older torch does not report it; 64 is right for every CDNA card, and safe on the others.
-    return getattr(torch.cuda.get_device_properties(index), "warp_size", 64)
+    return getattr(properties_of(device), "warp_size", 64)
+
+
+def properties_of(device: torch.device) -> Any:
+    """Return torch's properties of a GPU; asked once, because asking takes as long as launching."""
+    return _properties(torch.cuda.current_device() if device.index is None else device.index)
+
+
+_properties = functools.cache(torch.cuda.get_device_properties)
 
 
 def on_device_of(x: torch.Tensor) -> contextlib.AbstractContextManager[object]:

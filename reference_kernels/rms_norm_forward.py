@@ -62,22 +62,16 @@ def rms_norm_forward_kernel(
     tl.store(y_ptr + row * out_stride + cols, y.to(y_ptr.dtype.element_ty), mask=mask)
 
 
-def rms_norm(
+def rms_norm_forward(
     x: torch.Tensor,
-    weight: torch.Tensor | None = None,
-    eps: float = 1e-6,
+    weight: torch.Tensor | None,
+    eps: float,
     *,
-    return_rrms: bool = False,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Return y = x / sqrt(mean(x**2) + eps) * weight over the last dimension, as a new tensor.
+    save_rrms: bool,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return (y, rrms) with no graph behind them; rrms is None without save_rrms.
 
-    x is (..., hidden_size) in float32, float16 or bfloat16, with any row stride; weight is
-    (hidden_size,) in any of these dtypes, or None. y has the shape and dtype of x and is contiguous.
-    With return_rrms the answer is (y, rrms), rrms float32 and (n_rows,), one number for each row of x
-    flattened. x with no single row stride is copied first. Forward only: y has no gradient.
-
-    Raises TypeError or ValueError, before anything is launched, for dtypes, devices, shapes and column
-    strides that the kernels cannot take, and for eps <= 0.
+    What `operations.rms_norm` calls, and documents: arguments, results and errors are the same.
     """
     arguments.check_x(x)
     if weight is not None:
@@ -87,10 +81,10 @@ def rms_norm(
 
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     n_rows = arguments.count_rows(x)
-    rrms = torch.empty(n_rows, dtype=torch.float32, device=x.device) if return_rrms else None
+    rrms = torch.empty(n_rows, dtype=torch.float32, device=x.device) if save_rrms else None
     if n_rows:
         _launch(arguments.rows_of(x), arguments.rows_of(y), weight, rrms, eps)
-    return y if rrms is None else (y, rrms)
+    return y, rrms
 
 
 # The same norm, three ways to lay rows over the machine. Lessons 3 and 5 have the other two kernels; only
