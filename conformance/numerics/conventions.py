@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from torch import Tensor
+from torch import Tensor, device
 
 from conformance.numerics.oracle import NORM_INPUTS
 from conformance.numerics.rounding import torch_dtype
@@ -177,4 +177,9 @@ def row_chunks(problem: Problem) -> Iterator[tuple[int, int]]:
     while start < problem.n_rows:
         stop = min(problem.n_rows, start + max(1, size // problem.hidden_size))
         yield start, stop
-        start, size = stop, _CHUNK.get(problem.x.device.type, _CHUNK_DEVICE)
+        start, size = stop, chunk_elements(problem.x.device)
+
+
+def chunk_elements(where: device) -> int:
+    """How many elements are judged at once on a device."""
+    return _CHUNK.get(where.type, _CHUNK_DEVICE)
