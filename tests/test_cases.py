@@ -16,8 +16,19 @@ import pytest
 import yaml
 
 from conformance.load import bundled, load, requirements
+from conformance.loading.gradients import BACKWARD_SCENARIOS
 from conformance.loading.read_entry import ENTRY, FAULTS, FILL, KINDS, MATRIX
-from conformance.model import DTYPES, LAYOUTS, MODES, SCENARIOS, TENSORS, Run
+from conformance.model import (
+    DTYPES,
+    GRADIENT_OF,
+    LAYOUTS,
+    MODES,
+    PROFILES,
+    SCENARIOS,
+    TENSORS,
+    UPSTREAM_OF,
+    Run,
+)
 
 CASES = Path(__file__).resolve().parents[1] / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
@@ -28,9 +39,12 @@ ISSUE_WIDTHS = {1, 2, 3, 7, 33, 129, 257, 500, 769, 1000, 4097, 5120, 8193}
 MODEL_WIDTHS = {2048, 2560, 3072, 3584, 4096, 5120, 6144, 7168, 8192, 12288, 16384}
 
 
+FORWARD = [run for run in RUNS.values() if not run.trains]
+
+
 def asked(**wanted: Any) -> list[Run]:
-    """The runs whose fields have these values."""
-    return [run for run in RUNS.values() if all(getattr(run, key) == value for key, value in wanted.items())]
+    """The forward runs whose fields have these values; tests/test_cases_gradients.py has the others."""
+    return [run for run in FORWARD if all(getattr(run, key) == value for key, value in wanted.items())]
 
 
 # --- the files -----------------------------------------------------------------------------------------
@@ -62,6 +76,13 @@ def test_the_schema_lists_what_the_loader_knows() -> None:
         "mode": MODES,
     }
     assert {key: tuple(parts[key]["enum"]) for key in words} == words
+    lists = {"gradients": GRADIENT_OF, "upstream": UPSTREAM_OF}
+    for key, known in lists.items():
+        listed, everything = parts[key]["oneOf"]
+        assert (tuple(listed["items"]["enum"]), everything["const"]) == (tuple(known), "all")
+    for key in ("case", "defaults"):
+        assert tuple(parts[key]["properties"]["profiles"]["items"]["enum"]) == PROFILES
+        assert tuple(parts[key]["properties"]["layouts"]["properties"]) == TENSORS
 
 
 def _objects(schema: Any, path: str = "") -> list[tuple[str, dict[str, Any]]]:
@@ -87,19 +108,20 @@ def test_schemas_are_closed_and_described(name: str) -> None:
 
 
 def test_the_example_of_the_readme_loads(tmp_path: Path) -> None:
-    """The format is shown by an example that works."""
-    (example,) = re.findall(r"```yaml\n(.*?)```", (CASES / "README.md").read_text(), re.DOTALL)
+    """The format is shown by an example that works: a file, and further down one more case of it."""
+    example = "".join(re.findall(r"```yaml\n(.*?)```", (CASES / "README.md").read_text(), re.DOTALL))
     path = tmp_path / "my_cases.yaml"
     path.write_text(example)
     ids = [run.id for case in load([path]) for run in case.runs]
     assert "my_cases/near[residual,x=bf16+w=fp32,h=257,x.scale=1e-3]" in ids
+    assert "my_cases/both_outputs[residual,bf16,grad=x+w]" in ids
     jsonschema.Draft202012Validator(SCHEMA).validate(yaml.safe_load(example))
 
 
 def test_the_readme_explains_every_word() -> None:
     """Each layout, scenario, fault, kind, and key of a case stands in cases/README.md."""
     text = (CASES / "README.md").read_text()
-    for word in (*LAYOUTS, *SCENARIOS, *FAULTS, *KINDS, *ENTRY, *FILL):
+    for word in (*LAYOUTS, *SCENARIOS, *FAULTS, *KINDS, *ENTRY, *FILL, *PROFILES, *TENSORS):
         assert re.search(rf"\b{word}\b", text), word
 
 
@@ -163,10 +185,10 @@ def test_sizes(mode: str) -> None:
     assert [(run.n_rows, run.hidden_size <= 64) for run in many] == [(65537, True)]
 
 
-@pytest.mark.parametrize("tensor", TENSORS)
+@pytest.mark.parametrize("tensor", [tensor for tensor in TENSORS if tensor not in UPSTREAM_OF.values()])
 def test_layouts(tensor: str) -> None:
     """Every layout that a tensor can have is asked of it, in every mode that can have it."""
-    impossible = {
+    impossible = {"one_element"} | {
         "x": set(),
         "residual": set(),
         "weight": {"transposed", "split_heads", "int64_stride"},
@@ -196,7 +218,7 @@ def test_core(mode: str) -> None:
 def test_scenarios_and_faults(mode: str) -> None:
     """Each scenario and each fault that the mode can have."""
     runs = asked(mode=mode)
-    assert {run.scenario for run in runs} == set(SCENARIOS)
+    assert {run.scenario for run in runs} == set(SCENARIOS) - set(BACKWARD_SCENARIOS)
     fused = {"residual_rows", "residual_width"} if mode == "none" else set()
     assert {run.fault for run in runs} == {None, *FAULTS} - fused
     (chain,) = {run.shape for run in runs if run.scenario == "chain"}

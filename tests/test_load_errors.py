@@ -49,7 +49,7 @@ FORMAT = {
     "unknown requirement": (ONE.replace("WEIGHT", "WIEGHT"), 6, "requirements", "'FORMULA-WEIGHT'?"),
     "structural requirement": (ONE.replace("FORMULA-WEIGHT", "KERNEL-FORM"), 6, "requirements", "can show"),
     "unknown layout": (ONE + "    layouts: {x: sliced}\n", 8, "cases[0].layouts.x", "'row_slice'?"),
-    "unknown tensor": (ONE + "    layouts: {y: row_slice}\n", 8, "cases[0].layouts.y", "Write one of: x"),
+    "unknown tensor": (ONE + "    layouts: {q: row_slice}\n", 8, "cases[0].layouts.q", "Write one of: x"),
     "unknown scenario": (ONE + "    scenario: repeats\n", 8, "cases[0].scenario", "'repeat'?"),
     "unknown fault": (ONE + "    fault: eps\n", 8, "cases[0].fault", "eps_zero"),
     "unknown profile": (ONE + "    profiles: [smoky]\n", 8, "cases[0].profiles[0]", "'smoke'?"),

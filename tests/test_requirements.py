@@ -27,10 +27,22 @@ RANKS = {
     100: "INVARIANCE-FRESH", 101: "INVARIANCE-REPEAT", 102: "INVARIANCE-BATCH",
     110: "ACCURACY-SUM", 111: "ACCURACY-RRMS", 112: "ACCURACY-ROUNDING", 113: "ACCURACY-BIAS",
     114: "ACCURACY-GAIN", 115: "ACCURACY-CONVENTION", 116: "RRMS-SAVED", 120: "ACCURACY-INTERVAL",
+    130: "GRADMODE-DY-UNTOUCHED", 131: "GRADMODE-OUTPUTS-UNTOUCHED", 132: "GRADMODE-UNASKED",
+    133: "DX-PRESENT", 134: "DRESIDUAL-PRESENT", 135: "DWEIGHT-PRESENT", 136: "GRADMODE-ALIKE",
+    137: "DX-FORM", 138: "DRESIDUAL-FORM", 139: "DWEIGHT-SHAPE", 140: "DWEIGHT-DTYPE",
+    150: "DRESIDUAL-AFTER", 151: "DRESIDUAL-ADDED", 152: "DRESIDUAL-SAME", 153: "DRESIDUAL-ALONE",
+    160: "DX-WEIGHT", 161: "DX-PROJECTION", 162: "DX-RRMS", 163: "DX-ROWS",
+    164: "DWEIGHT-XHAT", 165: "DWEIGHT-AXES", 166: "DWEIGHT-ROWS", 167: "DWEIGHT-ZERO-ROWS",
+    168: "DWEIGHT-ZERO-WEIGHTS", 169: "DWEIGHT-ACCUMULATION",
+    170: "GRADMODE-COMBINATION", 171: "GRADMODE-DY-LAYOUT", 172: "GRADMODE-RETAINED",
+    173: "GRADMODE-REPEAT",
+    180: "DX-ACCURACY", 181: "DRESIDUAL-ACCURACY", 182: "DWEIGHT-ACCURACY",
+    190: "DWEIGHT-REPEAT", 191: "RRMS-READ", 192: "RRMS-RECIPROCAL",
 }  # fmt: skip
 
 SHOULD = {
     "REFUSE-EPS", "REFUSE-INTEGER", "INVARIANCE-REPEAT", "INVARIANCE-BATCH", "ACCURACY-CONVENTION",
+    "DWEIGHT-REPEAT", "RRMS-READ", "RRMS-RECIPROCAL",
     "KERNEL-PROGRAM-PER-ROW", "KERNEL-CONFIGURATION",
 }  # fmt: skip
 
@@ -70,21 +82,54 @@ LINES = {
     "a comment block on conventions": ("KERNEL-COMMENT-BLOCK",),
     "bf16 is no substitute for fp32": ("ACCURACY-SUM", "ACCURACY-RRMS"),
     "mean_sq = 0": ("SPECIAL-ZERO-ROW",),
+    # the backward of an RMSNorm
+    "if backward is needed, save rrms": ("RRMS-READ", "RRMS-SAVED", "KERNEL-RRMS-STORED"),
+    "do not save mean_sq or rms": ("RRMS-RECIPROCAL", "RRMS-SAVED", "KERNEL-BACKWARD-READS-RRMS"),
+    "the same scalar the forward multiplied by": ("RRMS-SAVED", "DX-RRMS", "KERNEL-RRMS-STORED"),
+    "dx must read the saved rrms": ("RRMS-READ", "KERNEL-BACKWARD-READS-RRMS"),
+    "given upstream dy, dx": ("DX-PRESENT", "DX-FORM", "GRADMODE-DY-UNTOUCHED"),
+    "rrms * (dy * w)": ("DX-WEIGHT", "DX-RRMS", "DX-ACCURACY"),
+    "minus (x_normed * rrms / H) * the sum of dy * w * x_normed": ("DX-PROJECTION", "DX-ROWS"),
+    "everything in fp32, times rrms once": ("DX-RRMS", "DX-ACCURACY", "KERNEL-BACKWARD-FORM"),
+    "dweight = the sum over the batch of dy * x_normed": (
+        "DWEIGHT-PRESENT", "DWEIGHT-XHAT", "DWEIGHT-ROWS", "DWEIGHT-ZERO-ROWS", "DWEIGHT-ACCURACY",
+    ),
+    "x_normed is x * rrms, whatever the weight": ("DWEIGHT-ZERO-WEIGHTS", "DWEIGHT-XHAT"),
+    "reduced over batch and time, of shape (H,), no scalar": ("DWEIGHT-AXES", "DWEIGHT-SHAPE"),
+    "a weight dtype of its own": ("DWEIGHT-DTYPE",),
+    "an fp32 accumulator, across rows too": ("DWEIGHT-ACCUMULATION", "KERNEL-DWEIGHT-TWO-STAGES"),
+    "a separate launch, because it crosses rows": ("KERNEL-DWEIGHT-TWO-STAGES", "DWEIGHT-REPEAT"),
+    "no dbias": ("KERNEL-NO-DBIAS",),
+    "one kernel for dx, per row, like the forward": ("KERNEL-BACKWARD-FORM", "DX-ROWS"),
+    "a torch.autograd.Function": (
+        "KERNEL-BACKWARD-FORM", "GRADMODE-ALIKE", "GRADMODE-COMBINATION", "GRADMODE-UNASKED",
+        "GRADMODE-OUTPUTS-UNTOUCHED", "GRADMODE-DY-LAYOUT", "GRADMODE-RETAINED", "GRADMODE-REPEAT",
+    ),
     # the text on fused add + RMSNorm kernels
     "y = rmsnorm(x + residual)": ("RESIDUAL-ADDED",),
     "x + residual written back": ("RESIDUAL-WRITTEN", "RESIDUAL-DTYPE", "INPLACE-STORAGE"),
     "the write in the same pass": ("KERNEL-RESIDUAL-ONE-PASS",),
     "a residual of another dtype, layout or device": ("DTYPE-MIXED", "STRIDE-RESIDUAL", "REFUSE-DEVICE"),
+    "a backward through both the add and the norm": (
+        "DRESIDUAL-PRESENT", "DRESIDUAL-FORM", "DRESIDUAL-AFTER", "DRESIDUAL-ADDED", "DRESIDUAL-ALONE",
+    ),
+    "x and residual enter as x + residual": ("DRESIDUAL-SAME", "DRESIDUAL-ACCURACY"),
 }  # fmt: skip
-"""Every normative line of the specification's forward half, shortened, and what answers it.
+"""Every normative line of the specification, shortened, and what answers it.
 
-Lines on speed (fractions of bandwidth, benchmarks against vendors) belong to the perf profile, lines on
-gradients to the training profile; neither is here."""
+Lines on speed (fractions of bandwidth, benchmarks against vendors) belong to the perf profile and are not
+here."""
 
 
 def test_ids_and_ranks_are_for_ever() -> None:
     """A report of last year names the same sentence."""
     assert {rule.rank: id_ for id_, rule in RULES.items() if rule.family != "KERNEL"} == RANKS
+
+
+def test_every_requirement_of_the_backward_answers_a_line() -> None:
+    """The backward half of the specification is short; each of our sentences stems from a line of it."""
+    answers = {id_ for ids in LINES.values() for id_ in ids}
+    assert {id_ for id_, rule in RULES.items() if 130 <= rule.rank < 200} <= answers
 
 
 def test_ranks_differ() -> None:

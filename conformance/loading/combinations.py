@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from conformance.model import Run
-
-Problem = tuple[str, str, str]
-"""(key, what is wrong, what to write instead)"""
+from conformance.loading.gradients import Problem, impossible_backward
+from conformance.model import UPSTREAM_OF, Run
 
 _WIDTH = {"float32": 4, "float16": 2, "bfloat16": 2}
-_VIEWS_OF_ROWS = ("transposed", "expanded", "split_heads", "int64_stride")
+_MISSING = {
+    "residual": ("mode none has no residual", "keep only the fused modes"),
+    "weight": ("the case has no weight", "remove weight: none"),
+    "out": ("out is not asked for", "write out: true"),
+    "dy": ("no gradient of y arrives", "ask for gradients with y in upstream"),
+    "dresidual_out": (
+        "no gradient of residual_out arrives",
+        "ask for gradients in mode residual with residual_out in upstream",
+    ),
+}
+"""A tensor that a layout names: why a run does not have it, and what would give it one."""
+
+_ONE_ELEMENT = ("weight", "dy", "dresidual_out")
+"""Tensors that may be one element for all columns where they have rank 1; a gradient, below a sum."""
+
+_VIEWS_OF_ROWS = ("transposed", "expanded", "one_element", "split_heads", "int64_stride")
 
 
 def impossible(run: Run) -> Problem | None:
     """The first reason why this run cannot be asked, or None."""
-    for problems in (_scenario(run), _tensors(run), _layouts(run), _fills(run), _core(run)):
+    for problems in (
+        impossible_backward(run), _scenario(run), _tensors(run), _layouts(run), _fills(run), _core(run),
+    ):  # fmt: skip
         for problem in problems:
             return problem
     return None
@@ -64,21 +79,21 @@ def _tensors(run: Run) -> Iterator[Problem]:
 
 
 def _layouts(run: Run) -> Iterator[Problem]:
-    present = {*run.dtypes, *(["out"] if run.out else [])}
+    present = {*run.dtypes, *(UPSTREAM_OF[output] for output in run.upstream), *(["out"] if run.out else [])}
     for tensor, layout in run.layouts.items():
         key = f"layouts.{tensor}"
         if tensor not in present:
-            missing = {"residual": "mode none has no residual", "out": "out is not asked for"}
-            yield (
-                key,
-                f"{tensor}: {layout}, but {missing.get(tensor, 'the case has no weight')}",
-                "Remove it, write out: true, or keep only the modes that have the tensor.",
-            )
+            missing, hint = _MISSING[tensor]
+            yield key, f"{tensor}: {layout}, but {missing}", f"Remove it, or {hint}."
         written = tensor == "out" or (run.mode == "residual_in_place" and tensor != "weight")
         if layout == "expanded" and written:
             yield key, f"{tensor} is written, so it cannot be expanded", "Leave this mode out."
-        rows = 1 if tensor == "weight" or len(run.shape) == 1 else run.n_rows
-        if layout in _VIEWS_OF_ROWS and rows < 2 and (tensor, layout) != ("weight", "expanded"):
+        if layout == "one_element" and tensor not in UPSTREAM_OF.values():
+            yield key, f"{tensor} as one element would have a mean square of one value", "Write expanded."
+        rank = 1 if tensor == "weight" else len(run.shape)
+        rows = 1 if rank == 1 else run.n_rows
+        one_element = layout == "expanded" and tensor in _ONE_ELEMENT and rank == 1
+        if layout in _VIEWS_OF_ROWS and rows < 2 and not one_element:
             yield key, f"{layout} is contiguous for {rows} rows", "Take 2 rows, or another layout."
         if layout == "transposed" and run.hidden_size == 1:
             yield key, "transposed is contiguous for hidden_size 1", "Take a wider row."
@@ -99,7 +114,7 @@ def _layouts(run: Run) -> Iterator[Problem]:
 def _expanded_values(run: Run) -> Iterator[Problem]:
     for tensor, layout in run.layouts.items():
         fill = run.fills.get(tensor)
-        if layout != "expanded" or fill is None:
+        if layout not in ("expanded", "one_element") or fill is None:
             continue
         if len(fill.row_scales) > 1 or fill.put or fill.zero_rows:
             yield (
@@ -108,11 +123,12 @@ def _expanded_values(run: Run) -> Iterator[Problem]:
                 "Remove row_scales, zero_rows and put.",
             )
         varied = fill.kind not in ("constant", "zeros") or fill.zero_every
-        if tensor == "weight" and (varied or fill.last_column is not None):
+        one_element = layout == "one_element" or tensor == "weight" or len(run.shape) == 1
+        if one_element and (varied or fill.last_column is not None):
             yield (
-                "layouts.weight",
-                "the columns of an expanded weight are one, but its fill tells columns apart",
-                "Write weight: {kind: constant, scale: -1.5}.",
+                f"layouts.{tensor}",
+                f"the columns of an expanded {tensor} are one, but its fill tells columns apart",
+                f"Write {tensor}: {{kind: constant, scale: -1.5}}.",
             )
 
 

@@ -8,15 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.loading.combinations import impossible
+from conformance.loading.fills import fills_of, not_there
+from conformance.loading.gradients import (
+    FORWARD_PROFILES,
+    PASSES,
+    TRAINING_MODES,
+    TRAINING_PROFILES,
+    gradients_of,
+    trains,
+    upstream_dtypes,
+    upstream_of,
+)
 from conformance.loading.run_ids import run_id
 from conformance.loading.value_readers import At
-from conformance.model import MODES, Fill, Run
+from conformance.model import MODES, Run
 
 CALLS = {"once": 1, "repeat": 2, "new_contents": 2, "batch": 2, "chain": 64, "refuse": 1}
-"""How often a scenario calls the implementation, for `Run.cost`."""
+"""How often a scenario calls the implementation, for `Run.cost` of a forward run."""
 
-_SEEDS = {"x": 1, "residual": 2, "weight": 3}
-_RESIDUAL_OVER_X = 2.4  # three times the mean magnitude of a bell: it matters, and the sum rounds
 _DEFAULT_EPS = 1e-6
 
 Combination = tuple[str, dict[str, str], dict[str, Any]]
@@ -59,12 +68,15 @@ def expand(entry: Entry) -> tuple[Run, ...]:
         runs[run.id] = run
     if not runs:
         raise entry.at.bad("expands to no run", "Exclude less, or remove the case.")
+    for tensor in ("residual", "dy", "dresidual_out"):
+        if tensor in entry.values and not any(tensor in run.fills for run in runs.values()):
+            raise not_there(tensor, entry.place)
     return tuple(runs.values())
 
 
 def _combinations(entry: Entry) -> Iterator[Combination]:
     values = entry.values
-    modes = values.get("modes", list(MODES))
+    modes = values.get("modes", TRAINING_MODES if trains(values) else list(MODES))
     dtypes = values.get("dtypes", [{"x": "bfloat16"}])
     if "matrix" in values or "include" not in values:
         yield from _product(entry, modes, dtypes)
@@ -110,6 +122,8 @@ def _run(entry: Entry, mode: str, dtypes: dict[str, str], row: dict[str, Any]) -
     full_dtypes = _dtypes(entry, mode, dtypes, values)
     shape = _shape(entry, values)
     scenario = values.get("scenario", "once")
+    gradients, upstream = gradients_of(values, full_dtypes), upstream_of(values, mode)
+    supplied = {**full_dtypes, **upstream_dtypes(upstream, full_dtypes)}
     return Run(
         id=run_id(entry.id, mode, full_dtypes, row),
         case=entry.id,
@@ -119,18 +133,20 @@ def _run(entry: Entry, mode: str, dtypes: dict[str, str], row: dict[str, Any]) -
         shape=shape,
         dtypes=full_dtypes,
         eps=_eps(values),
-        fills=_fills(entry, values, below, full_dtypes),
+        fills=fills_of(values, below, supplied, entry.place),
         layouts={**values.get("layouts", {}), **below.get("layouts", {})},
         requirements=tuple(values["requirements"]),
         scenario=scenario,
         weight_offset=values.get("weight_offset"),
         out=values.get("out", False),
         fault=values.get("fault"),
-        profiles=tuple(values.get("profiles", ("inference", "full"))),
+        profiles=tuple(values.get("profiles", TRAINING_PROFILES if gradients else FORWARD_PROFILES)),
         core=values.get("core", False),
         flags=tuple(values.get("flags", ())),
-        cost=_elements(shape) * CALLS[scenario],
+        cost=_elements(shape) * (PASSES if gradients else CALLS).get(scenario, 1),
         needs=tuple(values.get("needs", ())),
+        gradients=gradients,
+        upstream=upstream,
     )
 
 
@@ -174,52 +190,3 @@ def _dtypes(entry: Entry, mode: str, dtypes: dict[str, str], values: Mapping[str
     tensors += ["residual"] if mode != "none" else []
     tensors += ["weight"] if values.get("weight") != "none" else []
     return {tensor: dtypes.get(tensor, dtypes["x"]) for tensor in tensors}
-
-
-def _fills(
-    entry: Entry,
-    values: Mapping[str, Any],
-    below: Mapping[str, Mapping[str, Any]],
-    dtypes: Mapping[str, str],
-) -> dict[str, Fill]:
-    for tensor in ("residual", "weight"):
-        written = tensor in below or (tensor == "residual" and tensor in values)
-        if written and tensor not in dtypes and (tensor == "weight" or values.get("modes") == ["none"]):
-            raise entry.place(tensor).bad(
-                f"gives values to {tensor}, but the case has none",
-                "Remove the key, or add a fused mode." if tensor == "residual" else "Remove the key.",
-            )
-    given = {t: dict(values[t]) for t in dtypes if t in values}
-    x = {**given.get("x", {}), **below.get("x", {})}
-    if "residual" in dtypes and "residual" not in given:
-        given["residual"] = _residual_like(x)
-    return {
-        tensor: _fill(entry, tensor, {**given.get(tensor, {}), **below.get(tensor, {})}, dtype)
-        for tensor, dtype in dtypes.items()
-    }
-
-
-def _residual_like(x: Mapping[str, Any]) -> dict[str, Any]:
-    """The residual of a case that gives none: a bell over x's rows, 2.4 times as wide."""
-    scale = x.get("scale", 1.0)
-    if isinstance(scale, Mapping):
-        wider: Any = {dtype: value * _RESIDUAL_OVER_X for dtype, value in scale.items()}
-    else:
-        wider = scale * _RESIDUAL_OVER_X
-    fill = {"seed": x.get("seed", _SEEDS["x"]) + 1, "scale": wider}
-    return {**fill, "row_scales": x["row_scales"]} if "row_scales" in x else fill
-
-
-def _fill(entry: Entry, tensor: str, keys: dict[str, Any], dtype: str) -> Fill:
-    keys = {"seed": _SEEDS[tensor], **keys}
-    for name in ("scale", "mean", "last_column"):
-        if isinstance(keys.get(name), Mapping):
-            if dtype not in keys[name]:
-                raise entry.place(tensor).bad(
-                    f"{tensor}.{name} has no number for {dtype}", f"Add {dtype}: <number> to it."
-                )
-            keys[name] = keys[name][dtype]
-    for name in ("row_scales", "zero_rows", "put"):
-        if name in keys:
-            keys[name] = tuple(keys[name])
-    return Fill(**keys)

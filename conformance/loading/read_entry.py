@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.loading.fills import SEEDS
+from conformance.loading.gradients import gradients, upstream
 from conformance.loading.value_readers import (
     At,
     Reader,
@@ -121,10 +123,12 @@ MATRIX: dict[str, Reader] = {
     "out": boolean,
     "scenario": word(SCENARIOS),
     "fault": word(FAULTS),
+    "gradients": gradients,
+    "upstream": upstream,
     **{f"layouts.{tensor}": _layout for tensor in TENSORS},
     **{
         f"{tensor}.{key}": {"scale": number, "mean": number, "last_column": number}.get(key, FILL[key])
-        for tensor in ("x", "residual", "weight")
+        for tensor in SEEDS
         for key in ("kind", "seed", "scale", "mean", "zero_every", "last_column")
     },
 }
@@ -144,6 +148,10 @@ ENTRY: dict[str, Reader] = {
     "x": _fill,
     "residual": _fill,
     "weight": _weight,
+    "dy": _fill,
+    "dresidual_out": _fill,
+    "gradients": gradients,
+    "upstream": upstream,
     "layouts": mapping(dict.fromkeys(TENSORS, _layout)),
     "out": boolean,
     "scenario": word(SCENARIOS),

@@ -19,6 +19,10 @@ _SHORT_KEY = {
     "layouts.residual": "residual",
     "layouts.weight": "weight",
     "layouts.out": "out",
+    "layouts.dy": "dy",
+    "layouts.dresidual_out": "dresidual_out",
+    "gradients": "grad",
+    "upstream": "up",
 }
 _SHORT_TENSOR = {"x": "x", "residual": "r", "weight": "w"}
 
@@ -36,11 +40,12 @@ def _order(pair: tuple[str, str]) -> int:
 
 
 def value_word(value: Any) -> str:
-    """A matrix value in an id: 1e-5, 0.5, 4097, true, 2x3x257, row_slice."""
+    """A matrix value in an id: 1e-5, 0.5, 4097, true, 2x3x257, row_slice, x+w."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "x".join(str(length) for length in value)
+        names = any(isinstance(part, str) for part in value)
+        return ("+" if names else "x").join(str(_SHORT_TENSOR.get(part, part)) for part in value)
     if not isinstance(value, float):
         return str(value)
     if value and not 0.01 <= abs(value) < 1e7:
