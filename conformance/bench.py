@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from conformance import run as stage
@@ -27,9 +26,8 @@ from conformance.plan import Machine, plan, twins
 from conformance.processes.crew import LOAD_TIMEOUT, Crew
 from conformance.processes.isolate import WorkerDiedError
 from conformance.processes.protocol import Arena
+from conformance.surroundings import FINITE_WORD, nan_appears, outside_matters
 from conformance.versions import unsupported
-
-_FINITE_WORD = 0x3C3C  # as fp16 1.06, as bf16 and fp32 0.0115
 
 
 class Bench:
@@ -91,7 +89,14 @@ class Bench:
         return failed
 
     def _load_request(self, spec: str, probe: bool) -> dict[str, object]:
-        return {"op": "load", "spec": spec, "probe": probe, "weight_offset": self._weight_offset}
+        """What makes a worker load `spec`; a later one is told what the first found out by many calls."""
+        loaded = self._loaded.get(spec)
+        implementation = None if loaded is None else loaded.implementation
+        known = implementation and {m: c.differentiable for m, c in implementation.calls.items()}
+        return {
+            "op": "load", "spec": spec, "probe": probe, "weight_offset": self._weight_offset,
+            "differentiable": known,
+        }  # fmt: skip
 
     def close(self) -> None:
         """End the workers and give the shared memory back."""
@@ -123,10 +128,10 @@ class Bench:
         if _raised(seen):
             seen.twin, seen.twin_detail = self._ask_twins(spec, implementation, run)
         verdict = self._judge(seen, implementation)
-        if any(f.check == "values" and f.severity == "fail" for f in verdict.findings):
+        if any(f.severity == "fail" and (f.check == "values" or run.trains) for f in verdict.findings):
             seen.again = self._with_other_surroundings(spec, implementation, seen)
             if seen.again is not None:
-                seen.outside_matters = _outside_matters(seen, seen.again)
+                seen.outside_matters, seen.outside_changed = outside_matters(seen, seen.again)
                 verdict = self._judge(seen, implementation)
         return replace(verdict, seconds=round(time.perf_counter() - started, 4))
 
@@ -151,7 +156,8 @@ class Bench:
         """(`pass` or "", in words): whether the same sizes and values are right in a neutral run."""
         told = []
         for twin in twins(run, DTYPES):
-            key = repr((spec, twin.mode, twin.shape, twin.dtypes, twin.eps, sorted(twin.fills.items())))
+            asked = (twin.mode, twin.shape, twin.dtypes, twin.eps, twin.gradients, twin.upstream)
+            key = repr((spec, *asked, sorted(twin.fills.items())))
             if key not in self._twins:
                 self._twins[key] = self._judge(self._execute(spec, implementation, twin), implementation)
             outcome = self._twins[key].verdict
@@ -163,41 +169,15 @@ class Bench:
     def _with_other_surroundings(
         self, spec: str, implementation: Implementation, seen: stage.Observation
     ) -> stage.Observation | None:
-        """The run again with finite values in bands and gaps, where y has a NaN that no input has."""
-        y = stage.output_bits(seen.steps[-1], seen.call, "y")
-        if y is None or not _nan_appears(seen.steps[-1], seen, y):
+        """The run again with finite values in bands and gaps, where a result has a NaN that no input has."""
+        if not nan_appears(seen):
             return None
-        again = self._execute(spec, implementation, seen.run, _FINITE_WORD)
+        again = self._execute(spec, implementation, seen.run, FINITE_WORD)
         return again if again.status == "completed" and not _raised(again) else None
-
-
-def _outside_matters(seen: stage.Observation, again: stage.Observation) -> str:
-    """The requirement that a wrong y violates by depending on memory outside the inputs, or ""."""
-    first, second = (stage.output_bits(o.steps[-1], o.call, "y") for o in (seen, again))
-    if first is None or second is None or second.shape != first.shape or (first == second).all():
-        return ""
-    asked = [r for r in seen.run.requirements if r.startswith(("STRIDE-", "ALIGN-"))]
-    return asked[0] if asked and seen.run.layouts else "MEM-READ"
 
 
 def _raised(seen: stage.Observation) -> bool:
     return seen.status == "completed" and any(s.record["status"] != "returned" for s in seen.steps)
-
-
-def _nan_appears(step: stage.Step, seen: stage.Observation, y: np.ndarray) -> bool:
-    """Whether y has a NaN though no input has one."""
-    from conformance.seen import to_float64
-
-    if step.record["status"] != "returned":
-        return False
-    inputs_finite = all(
-        bool(to_float64(bits, seen.run.dtypes[role], "cpu").isfinite().all())
-        for role, bits in step.bits.items()
-    )
-    dtype = {2: seen.run.dtypes["x"], 4: "float32", 8: "float64"}.get(y.dtype.itemsize)
-    if dtype is None or (dtype == "float32" and y.dtype.itemsize == 2):
-        return False
-    return inputs_finite and bool(to_float64(y, dtype, "cpu").isnan().any())
 
 
 def this_machine(wanted: str) -> Machine:

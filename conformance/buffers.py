@@ -26,7 +26,10 @@ BAND = 16384
 ALIGNMENT = 256  # what device allocators give; the element at offset 0 of a layout is aligned to it
 # As fp16, bf16 and (repeated) fp32, fp64: quiet NaNs, each with a payload of its own. Arithmetic can hand a
 # NaN's payload on; what is read beside one tensor must not look untouched when it is stored beside another.
-CANARY = {"x": 0xFFE5, "residual": 0xFFE9, "weight": 0xFFED, "out": 0xFFF1, "residual_out": 0xFFF5}
+CANARY = {
+    "x": 0xFFE5, "residual": 0xFFE9, "weight": 0xFFED, "out": 0xFFF1, "residual_out": 0xFFF5,
+    "dy": 0xFFE1, "dresidual_out": 0xFFDD,
+}  # fmt: skip
 ALLOCATED = 0xFFF9  # around what the implementation allocates
 POISON = 0xFFD3
 
@@ -111,6 +114,8 @@ def _layout(name: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
         return _row_major(shape, _INT64_ROW_STRIDE), 0
     if name == "expanded":
         return (*(0 for _ in shape[:-1]), 1 if len(shape) > 1 else 0), 0
+    if name == "one_element":
+        return tuple(0 for _ in shape), 0
     if name == "transposed":
         rows = 1
         for length in shape[:-1]:

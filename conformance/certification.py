@@ -21,7 +21,7 @@ from conformance.loaded import Loaded
 from conformance.model import Case, Requirement, Run, Verdict
 from conformance.plan import DEFAULT_PROFILE, Machine, selected
 from conformance.report import Result, Writer, conclude_all, declared_convention
-from conformance.reporting.conclude import ImplementationResult
+from conformance.reporting.conclude import CERTIFYING, ImplementationResult
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Certification:
     def exit_code(self) -> int:
         """0 where every implementation is certified, or, in a run that cannot certify, nothing failed."""
         certifying = not self.header["partial"] and not self.header["development"]
-        certifying = certifying and self.options.profile != "smoke"
+        certifying = certifying and self.options.profile in CERTIFYING
         for result in self.results:
             passed = result.counts.get("pass", 0) + result.counts.get("warn", 0)
             if certifying and not result.certified:

@@ -44,5 +44,6 @@ class ByImplementation(LoadScopeScheduling):
 
 
 def compile_key(run: Run) -> str:
-    """What a kernel is compiled for, in words."""
-    return f"{run.mode} {sorted(run.dtypes.items())} {run.hidden_size}"
+    """What a kernel is compiled for, in words; a backward is compiled beside its forward."""
+    training = " trains" if run.trains else ""
+    return f"{run.mode} {sorted(run.dtypes.items())} {run.hidden_size}{training}"

@@ -43,6 +43,7 @@ LAYOUTS = (
     "column_step",  # every second column of a buffer: stride(-1) == 2
     "transposed",  # the transpose of a contiguous (hidden_size, n_rows) tensor
     "expanded",  # one row, expanded over all rows: row stride 0 (an input only)
+    "one_element",  # one element, expanded over all: every stride 0, as the gradient of a sum has
     "split_heads",  # rank 3: a (tokens, heads, head_dim) view of a wider (tokens, qkv) buffer
     "int64_stride",  # a row stride beyond 2**31 elements, over memory that is not touched
 )

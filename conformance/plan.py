@@ -6,13 +6,18 @@ has no way to be asked is `unsupported`; both say why, and neither is ever a pas
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.calling.capability import can_ask
-from conformance.model import Case, Implementation, NotPlanned, PlannedRun, Run
+from conformance.model import Call, Case, Implementation, NotPlanned, PlannedRun, Run
 
 DEFAULT_PROFILE = "default"
+FORWARD_ONLY = "forward only: no output requires grad"
+
+_JOINED = {DEFAULT_PROFILE: ("inference", "training")}
+_ASKED_ANYWAY = ("training", "full")
+"""Profiles in which a training run of a forward-only call is shown as `unsupported`, not left out."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +29,25 @@ class Machine:
     name: str = "cpu"
 
 
-def selected(cases: Sequence[Case], profile: str, modes: Iterable[str]) -> list[Run]:
-    """The runs of a profile for the fusion modes that an implementation claims, in the files' order."""
-    wanted = "inference" if profile == DEFAULT_PROFILE else profile
-    claimed = set(modes)
-    return [r for c in cases for r in c.runs if r.mode in claimed and wanted in r.profiles]
+def selected(cases: Sequence[Case], profile: str, calls: Mapping[str, Call]) -> list[Run]:
+    """The runs of a profile for the fusion modes that an implementation claims, in the files' order.
+
+    The default profile is inference, and training for the modes whose call is not known to be forward only.
+    """
+    parts = set(_JOINED.get(profile, (profile,)))
+    return [
+        run
+        for case in cases
+        for run in case.runs
+        if run.mode in calls
+        and parts & set(run.profiles)
+        and (not run.trains or profile in _ASKED_ANYWAY or not forward_only(calls[run.mode]))
+    ]
+
+
+def forward_only(call: Call) -> bool:
+    """Whether a call is known to give no gradients, neither through autograd nor by a backward of its own."""
+    return call.differentiable is False and call.backward is None
 
 
 def plan(run: Run, implementation: Implementation, machine: Machine) -> PlannedRun | NotPlanned:
@@ -51,7 +70,10 @@ def plan(run: Run, implementation: Implementation, machine: Machine) -> PlannedR
             "not run",
             f"{implementation.name} runs on {', '.join(implementation.devices)} and this is {machine.device}",
         )
-    reason = can_ask(implementation.calls[run.mode], run)
+    call = implementation.calls[run.mode]
+    if run.trains and forward_only(call):
+        return refuse("unsupported", FORWARD_ONLY)
+    reason = can_ask(call, run)
     if reason is not None:
         return refuse("unsupported", reason)
     return PlannedRun(implementation.name, run)
@@ -61,7 +83,8 @@ def twins(run: Run, dtypes: Sequence[str]) -> list[Run]:
     """The neutral runs that ask for the same sizes and values: what decides whether a refusal is allowed.
 
     An implementation may refuse a dtype, a mix, a rank or a layout, but not a size or a value. The first
-    twin keeps x's dtype and drops everything else that may be refused; the others change the dtype too.
+    twin keeps x's dtype and drops everything else that may be refused; the others change the dtype too. The
+    twin of a training run asks for the same gradients, with the same ones arriving.
     """
     own = run.dtypes["x"]
     found = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from conformance.collection import CERTIFICATION, CaseItem, arrange, cases_of, collect_file
+from conformance.model import PROFILES
 
 if TYPE_CHECKING:
     from pluggy import Result
@@ -36,8 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add = group.addoption
     add("--impl", action="append", default=[], metavar="MODULE:ATTRIBUTE|NAME",
         help="implementation to certify; may be given several times")  # fmt: skip
-    add("--rn-profile", default="default", choices=("default", "smoke", "inference", "full"),
-        help="which runs: default, smoke (is it wired at all), inference, full")  # fmt: skip
+    add("--rn-profile", default="default", choices=("default", *PROFILES),
+        help="which runs: default (inference, and training where there are gradients), smoke (is it wired at "
+        "all), inference, training, full")  # fmt: skip
     add("--rn-grade", default="strict", choices=("strict", "base"),
         help="strict: derived error bounds; base: the specification's allclose")  # fmt: skip
     add("--rn-cases", action="append", default=[], metavar="PATH",

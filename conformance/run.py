@@ -2,7 +2,8 @@
 
 A planned run becomes one request: guarded buffers with their contents, and the calls to make on them. What
 comes back is an `Observation`: the bytes of every buffer after every call, what was returned, what was
-raised, and what the implementation allocated.
+raised, and what the implementation allocated. In a training run a call is a forward and a backward, and the
+gradients come back too.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from conformance import buffers
-from conformance.model import Call, Fill, Run
+from conformance.model import UPSTREAM_OF, Call, Fill, Run
 from conformance.numerics import inputs
 from conformance.processes.isolate import Worker, WorkerDiedError
 from conformance.processes.protocol import Arena, Bump
@@ -27,7 +29,10 @@ _RECYCLE_BYTES = 1 << 30
 
 @dataclass
 class Step:
-    """One call: the buffers before and after (images), and the worker's record of it."""
+    """One call: the buffers before and after (images), and the worker's record of it.
+
+    The data are bytes, one array a tensor, None where what came back is no plain tensor.
+    """
 
     placed: Mapping[str, buffers.Placed]
     bits: Mapping[str, np.ndarray]  # what each input holds before the call, in the tensor's shape
@@ -35,8 +40,12 @@ class Step:
     before: Mapping[str, np.ndarray]
     after: Mapping[str, np.ndarray] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
-    data: list[np.ndarray | None] = field(default_factory=list)  # bytes of each returned tensor
+    data: list[np.ndarray | None] = field(default_factory=list)  # of each returned slot
     bands: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # of each allocation
+    forward: bool = True  # False: a second backward over the graph of the call before
+    gradient_data: dict[str, np.ndarray | None] = field(default_factory=dict)  # input -> its gradient
+    after_data: list[np.ndarray | None] = field(default_factory=list)  # the slots again, after the backward
+    saved_data: list[np.ndarray] = field(default_factory=list)  # of each tensor in record["saved"]
 
 
 @dataclass
@@ -56,8 +65,9 @@ class Observation:
     import_drift: tuple[
         str, ...
     ] = ()  # what importing the implementation changed (conformance.processes.watch)
-    again: Observation | None = None  # where y has a NaN from nowhere: the run with finite bands and gaps
-    outside_matters: str = ""  # the requirement, where memory outside the inputs changed y
+    again: Observation | None = None  # where a NaN comes from nowhere: the run with finite bands and gaps
+    outside_matters: str = ""  # the requirement, where memory outside the inputs changed a result
+    outside_changed: str = ""  # that result: y, or dx, dresidual, dweight
 
 
 def execute(
@@ -79,8 +89,7 @@ def execute(
         shown.status, shown.detail, shown.output = "broken", reply["broken"], reply["trace"]
         return shown
     if reply["poisoned"]:
-        first = reply["error"].splitlines()[0]
-        shown.status, shown.detail = "crash", f"the device reported an error: {first}"
+        shown.status, shown.detail = "crash", f"the device reported an error: {reply['error']}"
         return shown
     shown.interpreted = reply["interpreted"]
     if reply["unable"]:
@@ -95,15 +104,13 @@ def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[li
     bump = Bump()
     steps, wire = [], []
     for index in range(_calls(run)):
-        fresh = index == 0 or run.scenario != "chain"
-        bits = _bits(run, placed, index) if fresh else {}
-        images = {}
-        if fresh:
-            images = {r: buffers.image_of(p, bits.get(r), filler) for r, p in placed.items()}
+        loaded = _loaded(run, placed, index)
+        bits = _bits(run, placed, index) if run.scenario != "chain" or index == 0 else {}
+        images = {r: buffers.image_of(placed[r], bits.get(r), filler) for r in loaded}
         seen = _seen_by(run, placed, index)
         narrowed = {r: b[: seen[r].shape[0]] if seen[r].shape != b.shape else b for r, b in bits.items()}
-        step = Step(seen, narrowed, run.eps, images)
-        load = {r: bump.take(p.image_bytes) for r, p in placed.items()} if fresh else {}
+        step = Step(seen, narrowed, run.eps, images, forward=_has_forward(run, index))
+        load = {r: bump.take(placed[r].image_bytes) for r in loaded}
         for role, at in load.items():
             arena.bytes[at : at + len(images[role])] = images[role]
         scalars: dict[str, Any] = {} if run.eps is None else {"eps": run.eps}
@@ -117,6 +124,8 @@ def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[li
                 "load": load,
                 "dump": {r: bump.take(p.image_bytes) for r, p in placed.items()},
                 "feed": _feed(run, call),
+                "forward": step.forward,
+                "double": run.scenario == "saved_statistic" and index == 1,
             }
         )
     shapes = [
@@ -124,14 +133,42 @@ def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[li
         for r, p in placed.items()
     ]
     request = {
-        "op": "run", "mode": run.mode, "guard": not call.compiled,
+        "op": "run", "mode": run.mode, "guard": not call.compiled, "training": _training(run),
         "buffers": shapes, "steps": wire, "free": bump.used,
     }  # fmt: skip
     return steps, request
 
 
+def _training(run: Run) -> dict[str, Any] | None:
+    """What a worker has to know of a training run; None for a forward run."""
+    if not run.trains:
+        return None
+    return {
+        "gradients": list(run.gradients), "upstream": list(run.upstream), "n_rows": run.n_rows,
+        "retain": run.scenario == "retained", "watch_saved": run.scenario == "saved_statistic",
+    }  # fmt: skip
+
+
+def _loaded(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> list[str]:
+    """The buffers that are filled before call `index`.
+
+    A graph that is retained holds the tensors of its forward: to write them again is an error of autograd's.
+    """
+    if _has_forward(run, index):
+        return list(placed) if run.scenario != "chain" or index == 0 else []
+    return [role for role in placed if role in UPSTREAM_OF.values()]
+
+
+def _has_forward(run: Run, index: int) -> bool:
+    return run.scenario != "retained" or index == 0
+
+
 def _calls(run: Run) -> int:
-    return {"repeat": 2, "new_contents": 2, "batch": 2, "chain": CHAIN_CALLS}.get(run.scenario, 1)
+    """Steps of a run; a training run repeats once more, since a lock left unset shows from the second on."""
+    if run.scenario == "repeat":
+        return 3 if run.trains else 2
+    two = ("new_contents", "batch", "retained", "saved_statistic")
+    return CHAIN_CALLS if run.scenario == "chain" else 2 if run.scenario in two else 1
 
 
 def _placed(run: Run, call: Call) -> dict[str, buffers.Placed]:
@@ -152,7 +189,15 @@ def _placed(run: Run, call: Call) -> dict[str, buffers.Placed]:
     residual_out = call.parameter("residual_out")
     if residual_out is not None and (residual_out.required or run.out) and "residual" in dtypes:
         placed["residual_out"] = buffers.place("residual_out", run.shape, dtypes["residual"])
+    for role in _arriving(run):
+        layout = run.layouts.get(role, "contiguous")
+        placed[role] = buffers.place(role, run.shape, run.dtype_of(role), layout)
     return placed
+
+
+def _arriving(run: Run) -> list[str]:
+    """The gradients that the suite supplies, by name: dy, dresidual_out."""
+    return [UPSTREAM_OF[output] for output in run.upstream if run.trains]
 
 
 def _faulty_shapes(run: Run) -> dict[str, tuple[int, ...]]:
@@ -190,17 +235,19 @@ def _bits(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> dict[st
     second = run.scenario == "new_contents" and index == 1
     return {
         role: _contents(run.fills[role], placed[role].shape, placed[role].dtype, second,
-                        run.layouts.get(role) == "expanded")
-        for role in run.dtypes
+                        run.layouts.get(role, ""))
+        for role in (*run.dtypes, *_arriving(run))
     }  # fmt: skip
 
 
 @lru_cache(maxsize=24)
-def _contents(fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, expanded: bool) -> np.ndarray:
+def _contents(fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, layout: str) -> np.ndarray:
     if second:
         fill = replace(fill, seed=fill.seed + 1000)
     whole = shape
-    if expanded:  # one row (for a weight: one element), seen many times
+    if layout == "one_element":
+        shape = tuple(1 for _ in shape)
+    if layout == "expanded":  # one row (for a weight: one element), seen many times
         shape = (*(1 for _ in shape[:-1]), shape[-1]) if len(shape) > 1 else (1,)
     if dtype == "int32":
         bits = inputs.make(replace(fill, scale=max(fill.scale, 8.0)), shape, "float32")
@@ -215,24 +262,33 @@ def _contents(fill: Fill, shape: tuple[int, ...], dtype: str, second: bool, expa
 def _collect(shown: Observation, request: dict[str, Any], reply: dict[str, Any], arena: Arena) -> None:
     """Copy what the worker left in the arena; drop the calls that were never made."""
     shown.steps = shown.steps[: len(reply["steps"])]
-    largest = 0
+
+    def taken(slot: Mapping[str, Any]) -> np.ndarray:
+        return arena.bytes[slot["at"] : slot["at"] + slot["nbytes"]].copy()
+
+    def brought(slot: Mapping[str, Any] | None) -> np.ndarray | None:
+        return None if slot is None or slot.get("at") is None else taken(slot)
+
     for step, sent, record in zip(shown.steps, request["steps"], reply["steps"], strict=False):
         step.record = record
         for buffer in request["buffers"]:
             at = sent["dump"][buffer["name"]]
             length = sum(n for _, n in buffer["segments"])
             step.after = {**step.after, buffer["name"]: arena.bytes[at : at + length].copy()}
-        for slot in record.get("returns", []):
-            at, length = slot.get("at"), slot.get("nbytes", 0)
-            step.data.append(None if at is None else arena.bytes[at : at + length].copy())
-            largest = max(largest, (at or 0) + length)
+        step.data = [brought(slot) for slot in record.get("returns", [])]
+        step.gradient_data = {r: brought(slot) for r, slot in record.get("gradients", {}).items()}
+        step.after_data = [brought(slot) for slot in record.get("returns_after", [])]
+        step.saved_data = [taken(slot) for slot in record.get("saved", [])]
         for block in record.get("allocations", []):
             at, before, after = block["at"], block["before"], block["after"]
             band = arena.bytes[at : at + before + after].copy()
             step.bands.append((band[:before], band[before:]))
     if shown.run.scenario == "chain":
         _chain_inputs(shown)
-    if max(largest, request["free"]) > _RECYCLE_BYTES:
+    for earlier, step in pairwise(shown.steps):
+        if not step.forward:  # what was not filled again is as the call before left it
+            step.before = {**earlier.after, **step.before}
+    if reply["used"] > _RECYCLE_BYTES:
         arena.recycle()
 
 
@@ -268,9 +324,21 @@ def output_bits(step: Step, call: Call, output: str) -> np.ndarray | None:
         if name == output and index < len(step.data):
             data = step.data[index]
             if data is not None:
-                slot = step.record["returns"][index]
-                return data.view(buffers.bits_dtype(slot["dtype"])).reshape(slot["shape"])
+                return _read(data, step.record["returns"][index])
     return None
+
+
+def gradient_bits(step: Step, role: str) -> np.ndarray | None:
+    """The bits of the gradient of an input, in the shape it came in; None where no tensor came."""
+    data = step.gradient_data.get(role)
+    return None if data is None else _read(data, step.record["gradients"][role])
+
+
+def _read(data: np.ndarray, slot: Mapping[str, Any]) -> np.ndarray | None:
+    """The bits of a slot; None for a dtype that the suite does not know."""
+    if slot["dtype"] not in buffers.ITEMSIZE:
+        return None
+    return data.view(buffers.bits_dtype(slot["dtype"])).reshape(slot["shape"])
 
 
 def elements_of(run: Run) -> int:

@@ -5,6 +5,7 @@ Everything is computed on first use and kept, so a check that asks nothing costs
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,9 +15,10 @@ import numpy as np
 import torch
 
 from conformance import buffers
-from conformance.model import DTYPES, Call, Run
+from conformance.model import DTYPES, GRADIENT_OF, Call, Run
 from conformance.numerics import accuracy
-from conformance.run import Observation, Step, elements_of, output_bits
+from conformance.numerics.gradients import GradientProblem
+from conformance.run import Observation, Step, elements_of, gradient_bits, output_bits
 
 _DEVICE_ELEMENTS = 1 << 16  # below, a GPU's launches cost more than a CPU's arithmetic
 EPS_DEFAULTS = (1e-6, 1e-5, 2.0**-23)
@@ -31,7 +33,7 @@ def to_float64(bits: np.ndarray, dtype: str, device: str) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Output:
-    """One output of one call."""
+    """One output of one call, or one gradient (dx, dresidual, dweight)."""
 
     name: str
     bits: np.ndarray  # in the shape it came in
@@ -44,16 +46,30 @@ class Output:
 
 
 class View:
-    """One call, or the 64 of a chain laid under each other: what is judged as one tensor."""
+    """One call, or the 64 of a chain laid under each other: what is judged as one tensor.
 
-    def __init__(self, run: Run, call: Call, steps: list[Step], interpreted: bool, device: str) -> None:
+    origin: the view of the call that made the graph, where this one is a second backward over it.
+    """
+
+    def __init__(
+        self, run: Run, call: Call, steps: list[Step], interpreted: bool, device: str,
+        origin: View | None = None,
+    ) -> None:  # fmt: skip
         self.run, self.call, self.steps, self.interpreted = run, call, steps, interpreted
         self.run_device = device
+        self._origin = self if origin is None else origin
         large = elements_of(run) > _DEVICE_ELEMENTS
         self.device = device if large else "cpu"
 
+    @property
+    def has_forward(self) -> bool:
+        """Whether y was computed here; False for a second backward over a retained graph."""
+        return all(step.forward for step in self.steps)
+
     def output(self, name: str) -> Output | None:
         """The output `name`, steps laid under each other; None where there is none or it cannot be read."""
+        if not self.has_forward:
+            return None
         parts: list[Output] = []
         for step in self.steps:
             part = _output(self.call, step, name)
@@ -104,7 +120,7 @@ class View:
         return self.problem_at(EPS_DEFAULTS[0] if self.run.eps is None else self.run.eps)
 
     def problem_at(self, eps: float) -> accuracy.Problem:
-        y, residual_out = self.output("y"), self.output("residual_out")
+        y, residual_out = self._origin.output("y"), self._origin.output("residual_out")
         stored = residual_out.dtype if residual_out is not None else ""
         offset = self.run.weight_offset
         return accuracy.Problem(
@@ -130,6 +146,53 @@ class View:
                     self.__dict__["problem"] = self.problem_at(eps)
                     return other
         return found
+
+    # --- gradients -------------------------------------------------------------------------------------
+
+    def upstream(self, name: str) -> torch.Tensor | None:
+        """The gradient that arrives as "dy" or "dresidual_out", float64 (n_rows, hidden_size); or None."""
+        bits = self.steps[-1].bits.get(name)
+        if bits is None:
+            return None
+        return to_float64(bits, self.run.dtype_of(name), self.device).reshape(-1, self.run.hidden_size)
+
+    def gradient(self, role: str) -> Output | None:
+        """The gradient of an input, by the input's name; None where no plain tensor came back."""
+        step = self.steps[-1]
+        bits = gradient_bits(step, role)
+        if bits is None:
+            return None
+        slot = step.record["gradients"][role]
+        return Output(
+            GRADIENT_OF[role], bits, slot["dtype"], tuple(slot["shape"]), tuple(slot["strides"]),
+            slot["device"], None, slot,
+        )  # fmt: skip
+
+    def gradient_values(self, role: str) -> torch.Tensor | None:
+        """A gradient's exact values: float64 (n_rows, hidden_size), of a weight (hidden_size,); or None.
+
+        None where shape or dtype do not allow it: another number of elements, no floating dtype.
+        """
+        found = self.gradient(role)
+        if found is None or found.dtype not in (*DTYPES, "float64"):
+            return None
+        shape = (self.run.hidden_size,) if role == "weight" else (self.n_rows, self.run.hidden_size)
+        if found.bits.size != math.prod(shape):
+            return None
+        return to_float64(found.bits, found.dtype, self.device).reshape(shape)
+
+    @cached_property
+    def gradient_problem(self) -> GradientProblem:
+        """The backward's question in float64, with the eps that explains y."""
+        origin = self._origin
+        if self.run.eps is None:
+            _ = origin.explanation  # says which of the defaults it is, and puts that into the problem
+        dtypes = self.run.dtypes
+        return GradientProblem(
+            forward=origin.problem, dy=self.upstream("dy"), dresidual_out=self.upstream("dresidual_out"),
+            dx_dtype=dtypes["x"], dresidual_dtype=dtypes.get("residual", ""),
+            dweight_dtype=dtypes.get("weight", ""),
+        )  # fmt: skip
 
     @cached_property
     def numbers(self) -> dict[str, float] | None:
@@ -165,6 +228,16 @@ class Seen:
         self.expected_outputs = ("y",) if self.run.mode == "none" else ("y", "residual_out")
 
     @property
+    def trains(self) -> bool:
+        """Whether gradients were asked for."""
+        return self.run.trains
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether any output, in any call, had a graph behind it."""
+        return any(step.record.get("graph") for step in self.steps)
+
+    @property
     def returned(self) -> bool:
         """Whether every call came back with a result."""
         done = self.observation.status == "completed"
@@ -181,4 +254,8 @@ class Seen:
         """The calls to judge: one a step, and a chain as one."""
         o = self.observation
         groups = [self.steps] if self.run.scenario == "chain" else [[s] for s in self.steps]
-        return [View(self.run, self.call, g, o.interpreted, o.device) for g in groups]
+        views: list[View] = []
+        for group in groups:
+            origin = None if group[0].forward or not views else views[-1]
+            views.append(View(self.run, self.call, group, o.interpreted, o.device, origin))
+        return views

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from conformance.model import Call, Implementation, Parameter
+from conformance.model import Backward, Call, Implementation, Parameter
 
 
 def describe(implementation: Implementation) -> dict[str, Any]:
@@ -18,7 +18,7 @@ def describe(implementation: Implementation) -> dict[str, Any]:
 
 
 def from_description(values: Mapping[str, Any]) -> Implementation:
-    """Return the implementation that `describe` described; every `Call.function` is None."""
+    """Return the implementation that `describe` described; every function is None."""
     known = {f.name for f in fields(Implementation)}
     rest: dict[str, Any] = {
         k: tuple(v) if isinstance(v, list) else v for k, v in values.items() if k in known
@@ -29,13 +29,19 @@ def from_description(values: Mapping[str, Any]) -> Implementation:
 
 def _describe_call(call: Call) -> dict[str, Any]:
     values = {f.name: getattr(call, f.name) for f in fields(Call) if f.name != "function"}
-    parameters = [{**asdict(_plain(p)), "value": _json(p.value)} for p in call.parameters]
+    backward = call.backward
     return {
         **values,
-        "parameters": parameters,
+        "parameters": _parameters(call.parameters),
         "returns": list(call.returns),
         "mutates": dict(call.mutates),
+        "backward": backward
+        and {"parameters": _parameters(backward.parameters), "returns": list(backward.returns)},
     }
+
+
+def _parameters(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
+    return [{**asdict(_plain(p)), "value": _json(p.value)} for p in parameters]
 
 
 def _plain(parameter: Parameter) -> Parameter:
@@ -46,9 +52,20 @@ def _plain(parameter: Parameter) -> Parameter:
 
 
 def _call(values: Mapping[str, Any]) -> Call:
+    backward = values["backward"]
+    return Call(
+        function=None,
+        **{
+            **values,
+            **_parts(values),
+            "backward": None if backward is None else Backward(function=None, **_parts(backward)),
+        },
+    )
+
+
+def _parts(values: Mapping[str, Any]) -> dict[str, Any]:
     parameters = tuple(Parameter(**p) for p in values["parameters"])
-    rest = {k: v for k, v in values.items() if k not in ("parameters", "returns")}
-    return Call(function=None, parameters=parameters, returns=tuple(values["returns"]), **rest)
+    return {"parameters": parameters, "returns": tuple(values["returns"])}
 
 
 def _json(value: Any) -> Any:

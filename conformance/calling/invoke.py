@@ -29,6 +29,14 @@ def prepare(call: Call, arguments: Mapping[str, Any]) -> Callable[[], Any]:
     return lambda: function(*positional, **named)
 
 
+def prepare_backward(call: Call, arguments: Mapping[str, Any]) -> Callable[[], Any]:
+    """Return the explicit backward of a call ready to be made, with arguments by role (BACKWARD_ROLES)."""
+    backward = call.backward
+    if backward is None:
+        raise ValueError("this call has no explicit backward: its gradients come through autograd")
+    return prepare(Call(backward.function, backward.parameters, weight_offset=call.weight_offset), arguments)
+
+
 def bind(call: Call, arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Return the positional and the named arguments of a call.
 

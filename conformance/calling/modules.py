@@ -58,7 +58,9 @@ class ModuleCall:
             settings["affine"] = False
         instance = self.build(x.shape[-1], settings).to(x.device)
         if weight is not None:
-            setattr(instance, self.weight_name, torch.nn.Parameter(weight, requires_grad=False))
+            if not isinstance(weight, torch.nn.Parameter):  # a given one is asked for its gradient later
+                weight = torch.nn.Parameter(weight, requires_grad=False)
+            setattr(instance, self.weight_name, weight)
         return instance
 
     def __call__(self, x: torch.Tensor, *positional: Any, **named: Any) -> Any:
@@ -148,6 +150,5 @@ def _refuse_instance(subject: torch.nn.Module, name: str) -> NotRecognised:
         f"Name its class instead (--impl={original.__module__}:{original.__qualname__}), or a function:\n\n"
         "    def norm(x, weight, eps):\n"
         f"        module = {original.__qualname__}(x.shape[-1], eps=eps).to(x.device)\n"
-        "        module.weight = torch.nn.Parameter(weight, requires_grad=False)\n"
-        "        return module(x)",
+        '        return torch.func.functional_call(module, {"weight": weight}, (x,))',
     )

@@ -39,18 +39,18 @@ def gather_evidence(
     """
     error = ""
     for shape, dtype in product(SHAPES, tuple(dtypes)):
-        trial = _Trial(candidate, shape, torch.device(device), getattr(torch, dtype))
+        trial = Trial(candidate, shape, torch.device(device), getattr(torch, dtype))
         try:
             return trial.evidence(run_call(candidate.call, dict(trial.arguments)))
         except KeyboardInterrupt:
             raise
         except BaseException as raised:
-            _leave_after_a_device_fault(torch.device(device), raised)
+            leave_after_a_device_fault(torch.device(device), raised)
             error = error or f"{type(raised).__name__}: {raised}".splitlines()[0][:200]
     return Evidence(error=error)
 
 
-def _leave_after_a_device_fault(device: torch.device, raised: BaseException) -> None:
+def leave_after_a_device_fault(device: torch.device, raised: BaseException) -> None:
     """End the process where the trial broke its device: the fault is sticky, and every later call would fail.
 
     Whoever started this worker starts another one, and does without a trial.
@@ -72,7 +72,7 @@ def wave(shape: tuple[int, ...], step: float, scale: float, device: torch.device
     return ((turns - turns.floor()) * 2 - 1).mul(scale).reshape(shape)
 
 
-class _Trial:
+class Trial:
     """The arguments of one trial, the copies to compare with, and the outputs that are known."""
 
     def __init__(

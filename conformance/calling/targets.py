@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -48,28 +48,41 @@ def load(
     *,
     probe: bool = True,
     weight_offset: float | None = None,
+    differentiable: Mapping[str, bool | None] | None = None,
 ) -> Implementation:
     """Return the implementation that `spec` names, ready to be called on `device`.
 
-    With `probe` one trial call per fusion mode settles what a signature leaves open; without it the reading
-    by name and order is kept. `weight_offset` overrides what was recognised. Raises a ConformanceError:
-    NoSuchImplementation, ImportFailed, NotInstalled or NotRecognised, each with what to do.
+    With `probe` one trial call per fusion mode settles what a signature leaves open, and a few more whether
+    there are gradients; without it the reading by name and order is kept. `weight_offset` overrides what was
+    recognised, `differentiable` (by fusion mode) is what an earlier load found out. Raises a
+    ConformanceError: NoSuchImplementation, ImportFailed, NotInstalled or NotRecognised, each with what to do.
     """
-    trial = device if probe else None
+    found, module, name = _found(spec, device if probe else None, weight_offset)
+    if not probe:
+        return found
+    from conformance.calling.gradients import with_gradients
+
+    return with_gradients(found, device, module=module, name=name, known=differentiable)
+
+
+def _found(
+    spec: str, trial: torch.device | str | None, weight_offset: float | None
+) -> tuple[Implementation, ModuleType | None, str]:
+    """The implementation; and where it was recognised, the module and name of its function."""
     kind, colon, rest = spec.partition(":")
     if not colon:
-        return _with_offset(registry.registered(spec), weight_offset)
+        return _with_offset(registry.registered(spec), weight_offset), None, ""
     if kind in BUNDLED:
-        return _bundled(kind, rest, trial, weight_offset)
+        return _bundled(kind, rest, trial, weight_offset), None, ""
     module = import_module(kind, spec)
     for implementation in registry.declared(module):
         if rest == implementation.name or spec == implementation.name:
-            return _with_offset(implementation, weight_offset)
+            return _with_offset(implementation, weight_offset), None, ""
     subject = attribute(module, rest, spec)
     for implementation in registry.declared(module):
         if any(call.function is subject for call in implementation.calls.values()):
-            return _with_offset(implementation, weight_offset)
-    return recognise(subject, spec, trial, weight_offset, facts_of_module(module))
+            return _with_offset(implementation, weight_offset), None, ""
+    return recognise(subject, spec, trial, weight_offset, facts_of_module(module)), module, rest
 
 
 def resolve(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import gc
-from typing import Any, TypeGuard
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 
-from conformance.processes.allocations import Allocation, GuardAllocations
+from conformance.processes.allocations import GuardAllocations
+from conformance.processes.backward import Training
+from conformance.processes.copies import Copies, is_plain, slots_of
 from conformance.processes.launches import Interpreter
 from conformance.processes.protocol import Arena, Bump
 from conformance.processes.watch import Watch
 
 _TEXT_LIMIT = 2000
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Server:
@@ -54,6 +59,7 @@ class Server:
                 implementation = targets.load(
                     request["spec"], self._device,
                     probe=request["probe"], weight_offset=request["weight_offset"],
+                    differentiable=request["differentiable"],
                 )  # fmt: skip
         except ConformanceError as error:
             return {"error": type(error).__name__, "message": error.message, "hint": error.hint}
@@ -71,15 +77,18 @@ class Server:
         bump = Bump(request["free"])
         buffers = {b["name"]: self._buffer(b["nbytes"], b["device"]) for b in request["buffers"]}
         windows = {b["name"]: b["segments"] for b in request["buffers"]}
+        copies = Copies(self._arena, bump, buffers)
+        asked = request["training"]
+        training = None if asked is None else Training(self._calls[request["mode"]], asked)
         steps: list[dict[str, Any]] = []
         for step in request["steps"]:
             for name, at in step["load"].items():
                 self._copy_in(buffers[name], windows[name], at)
             tensors = {r: self._tensor(buffers, t) for r, t in step["tensors"].items()}
             self._synchronize()
-            record = self._call(request, step, tensors, buffers, bump)
+            record = self._call(request, step, tensors, copies, training)
             if record["status"] == "device error":
-                return {"steps": [], "poisoned": True, "error": record["exception"]["text"]}
+                return {"steps": [], "poisoned": True, "error": record["exception"]["first"]}
             for name, at in step["dump"].items():
                 self._copy_out(buffers[name], windows[name], at)
             values = record.pop("values")
@@ -93,31 +102,60 @@ class Server:
         launched = interpreter is not None and interpreter.launched()
         dtypes = {t["dtype"] for step in request["steps"] for t in step["tensors"].values()}
         unable = interpreter.problem if interpreter is not None and launched and "bfloat16" in dtypes else ""
-        return {"steps": steps, "interpreted": launched, "unable": unable, "poisoned": False}
+        return {
+            "steps": steps, "interpreted": launched, "unable": unable, "poisoned": False, "used": bump.used,
+        }  # fmt: skip
 
     def _call(
         self,
         request: dict[str, Any],
         step: dict[str, Any],
         tensors: dict[str, torch.Tensor],
-        buffers: dict[str, torch.Tensor],
-        bump: Bump,
+        copies: Copies,
+        training: Training | None,
     ) -> dict[str, Any]:
         from conformance.calling import targets
 
         call = self._calls[request["mode"]]
         guard = GuardAllocations() if request["guard"] else None
-        arguments = {**tensors, **step["scalars"]}
-        record: dict[str, Any] = {"status": "returned", "values": {}}
-        result: Any = None
+        allocations = guard.allocations if guard else []
+        record: dict[str, Any] = {"status": "returned", "drift": [], "values": {}}
+
+        def attempt(record: dict[str, Any], phase: str, prepare: Any, around: Sequence[Any] = ()) -> Any:
+            return self._attempt(record, phase, prepare, [*around, *([] if guard is None else [guard])])
+
+        if step["forward"]:
+            given = tensors if training is None else training.leaves(tensors)
+            arguments = {**given, **step["scalars"]}
+            around = [] if training is None else training.around()
+            result, _ = attempt(record, "forward", lambda: targets.prepare(call, arguments), around)
+            if record["status"] == "returned":
+                slots = slots_of(result)
+                record["returns"] = [copies.slot(s, allocations) for s in slots]
+                record["values"] = dict(zip(call.returns, slots, strict=False))
+                if training is not None:
+                    training.forward_done(slots)
+        if training is not None and record["status"] == "returned":
+            training.backward(record, step, tensors, attempt, copies, allocations)
+        if guard is not None and record["status"] != "device error":
+            record["allocations"] = [copies.bands(a) for a in guard.allocations if a.extent]
+            record["uncovered"] = sorted(guard.uncovered)
+        return record
+
+    def _attempt(
+        self, record: dict[str, Any], phase: str, prepare: Any, contexts: list[Any]
+    ) -> tuple[Any, BaseException | None]:
+        """Make one call within `contexts`: the result, what it raised, and both in words in the record."""
+        record["phase"] = phase
+        result, raised = None, None
         try:
-            ready = targets.prepare(call, arguments)
-            if guard is None:
+            ready = prepare()
+            with ExitStack() as stack:
+                for context in contexts:
+                    stack.enter_context(context)
                 result = ready()
-            else:
-                with guard:
-                    result = ready()
         except BaseException as error:
+            raised = error
             record["exception"] = _describe(error)
             record["status"] = "raised" if isinstance(error, Exception) else "left by no Exception"
         try:
@@ -125,57 +163,11 @@ class Server:
             self._canary.add_(0)  # a launch that failed is told by the next launch: ask at once
             self._synchronize()
         except Exception as error:  # sticky: this process cannot use its device any more
-            return {**record, "status": "device error", "exception": _describe(error)}
-        record["drift"] = self._watch.drift()  # before anything is copied with what may have been replaced
-        if record["status"] == "returned":
-            slots = list(result) if isinstance(result, (tuple, list)) else [result]
-            slots = [] if result is None else slots
-            allocations = guard.allocations if guard else []
-            names = {name: b.untyped_storage().data_ptr() for name, b in buffers.items()}
-            record["returns"] = [self._returned(s, names, allocations, bump) for s in slots]
-            record["values"] = dict(zip(call.returns, slots, strict=False))
-        if guard is not None:
-            record["allocations"] = [self._bands(a, bump) for a in guard.allocations if a.extent]
-            record["uncovered"] = sorted(guard.uncovered)
-        return record
-
-    def _returned(
-        self, value: Any, buffers: dict[str, int], allocations: list[Allocation], bump: Bump
-    ) -> dict[str, Any]:
-        """What came back in one slot, its bytes in the arena."""
-        if not issubclass(type(value), torch.Tensor):
-            return {"kind": "none" if value is None else "other", "type": type(value).__name__}
-        if not _is_plain(value):  # reading one would run its own code
-            return {"kind": "subclass", "type": type(value).__name__}
-        if value.layout != torch.strided or value.is_meta:
-            kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
-            return {"kind": "other", "type": f"{kind} tensor"}
-        pointer = value.untyped_storage().data_ptr() if value.numel() else 0
-        flat = value.detach().contiguous().reshape(-1)
-        data = flat.view(torch.uint8) if flat.dtype != torch.bool else flat.to(torch.uint8)
-        at = bump.take(data.numel())
-        self._arena[at : at + data.numel()].copy_(data)
-        owner = next((n for n, p in buffers.items() if p == pointer and value.numel()), None)
-        home = next(
-            (i for i, a in enumerate(allocations) if a.raw.untyped_storage().data_ptr() == pointer), None
-        )
-        return {
-            "kind": "tensor", "type": type(value).__name__,
-            "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),
-            "strides": list(value.stride()), "device": value.device.type, "at": at,
-            "nbytes": data.numel(), "buffer": owner, "offset": value.storage_offset(),
-            "allocation": home, "poisonable": home is not None and allocations[home].kind.find("empty") >= 0,
-        }  # fmt: skip
-
-    def _bands(self, allocation: Allocation, bump: Bump) -> dict[str, Any]:
-        before, after = allocation.bands()
-        at = bump.take(before.numel() + after.numel())
-        self._arena[at : at + before.numel()].copy_(before)
-        self._arena[at + before.numel() : at + before.numel() + after.numel()].copy_(after)
-        return {
-            "kind": allocation.kind, "shape": list(allocation.shape), "dtype": allocation.dtype,
-            "extent": allocation.extent, "at": at, "before": before.numel(), "after": after.numel(),
-        }  # fmt: skip
+            record |= {"status": "device error", "exception": _describe(error)}
+            return None, error
+        # Before anything is copied with what may have been replaced.
+        record["drift"] += [told for told in self._watch.drift() if told not in record["drift"]]
+        return result, raised
 
     # --- memory ----------------------------------------------------------------------------------------
 
@@ -201,22 +193,20 @@ class Server:
             at += length
 
 
-def _is_plain(value: object) -> TypeGuard[torch.Tensor]:
-    """Whether it is a tensor and no subclass of one; asks the type, since isinstance may run foreign code."""
-    return type(value) in _PLAIN
-
-
 def _feed(plan: dict[str, str], tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
     """Make the outputs of one call the inputs of the next; what works in place has done so already."""
     for role, output in plan.items():
         value = values.get(output)
-        if _is_plain(value) and value.shape == tensors[role].shape:
+        if is_plain(value) and value.shape == tensors[role].shape:
             tensors[role].copy_(value)
 
 
 def _describe(error: BaseException) -> dict[str, Any]:
-    text = f"{type(error).__name__}: {error}"
+    """An exception as JSON. Compilers colour their messages and break them into lines: neither is shown."""
+    lines = _COLOURS.sub("", f"{type(error).__name__}: {error}").split("\n")
+    text = " ".join(" ".join(lines).split())
     return {
+        "first": lines[0],
         "type": type(error).__name__,
         "bases": [c.__name__ for c in type(error).__mro__],
         "text": text if len(text) <= _TEXT_LIMIT else text[:_TEXT_LIMIT] + " …",

@@ -19,7 +19,8 @@ import torch
 _WATCHED = (
     (torch, ("allclose", "equal", "isclose", "empty", "empty_like", "zeros", "from_numpy", "frombuffer")),
     (torch.testing, ("assert_close",)),
-    (torch.Tensor, ("copy_", "cpu", "numpy", "eq", "__eq__", "double", "to")),
+    (torch.Tensor, ("copy_", "cpu", "numpy", "eq", "__eq__", "double", "to", "backward", "requires_grad_")),
+    (torch.autograd, ("grad", "backward")),
     (torch.cuda, ("synchronize", "Event", "Stream", "current_stream")),
     (torch.cuda.Event, ("record", "elapsed_time", "synchronize")),
     (np, ("allclose", "isclose", "array_equal", "frombuffer", "copyto")),
