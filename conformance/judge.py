@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.checks import all_checks
-from conformance.model import Finding, NotPlanned, Requirement, Run, Verdict
+from conformance.diagnosing.gradient_explained import explained_before
+from conformance.model import GRADIENT_OF, Finding, NotPlanned, Requirement, Run, Verdict
+from conformance.plan import FORWARD_ONLY
 from conformance.run import Observation
 from conformance.seen import Seen
 
@@ -33,16 +35,19 @@ def judge(
     else:
         verdict = "pass"
     reason = ""
+    if seen.trains and seen.returned and not seen.differentiable and verdict in ("pass", "warn"):
+        verdict, reason = "unsupported", FORWARD_ONLY
     if not seen.returned and observation.status == "completed":
         reason = f"refused: {seen.steps[-1].record['exception']['text']}"
         if verdict == "pass" and observation.twin != "pass":
             verdict = "unsupported"
             reason = f"its valid twin does not pass either, so this says nothing. {reason}"
     conventions, stats = _numbers(seen) if verdict in ("pass", "warn", "fail") else ((), {})
+    gradients, shares = _gradients(seen) if verdict in ("pass", "warn", "fail") else ({}, {})
     return _verdict(
         observation.run, implementation, verdict, findings=tuple(findings), reason=reason,
-        conventions=conventions, stats=stats, obtained=obtained(observation),
-        not_covered=_not_covered(seen),
+        conventions=conventions, stats={**stats, **shares}, obtained=obtained(observation),
+        not_covered=_not_covered(seen), gradient_conventions=gradients,
     )  # fmt: skip
 
 
@@ -70,11 +75,24 @@ def _numbers(seen: Seen) -> tuple[tuple[str, ...], dict[str, float]]:
     """The conventions that explain every call of the run, and the statistics of the last."""
     if not seen.returned or seen.run.fault is not None or not seen.run.n_rows:
         return (), {}
-    explained = [v.explanation for v in seen.views if v.explanation is not None]
-    if len(explained) != len(seen.views) or not explained:
+    views = [v for v in seen.views if v.has_forward]
+    explained = [v.explanation for v in views if v.explanation is not None]
+    if len(explained) != len(views) or not explained:
         return (), {}
     shared = [n for n in explained[0].conventions if all(n in e.conventions for e in explained)]
-    return tuple(shared), dict(seen.views[-1].numbers or {})
+    return tuple(shared), dict(views[-1].numbers or {})
+
+
+def _gradients(seen: Seen) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:
+    """The conventions that explain the gradients of the first call, by gradient; and what share of the error
+    that these allow was used."""
+    conventions, shares = {}, {}
+    for role in seen.run.gradients if seen.returned and seen.differentiable else ():
+        found = explained_before(seen.views[0], role)
+        if found is not None and found.conventions:
+            conventions[GRADIENT_OF[role]] = found.conventions
+            shares[f"{GRADIENT_OF[role]}_share"] = found.share
+    return conventions, shares
 
 
 def _not_covered(seen: Seen) -> tuple[str, ...]:
@@ -95,11 +113,13 @@ def _verdict(
     stats: Mapping[str, float] | None = None,
     obtained: str = "hardware",
     not_covered: tuple[str, ...] = (),
+    gradient_conventions: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Verdict:
     return Verdict(
         implementation=implementation, run=run.id, case=run.case, mode=run.mode, dtypes=dict(run.dtypes),
         verdict=verdict, findings=findings, reason=reason, conventions=conventions, stats=stats or {},
         obtained=obtained, not_covered=not_covered, core=run.core, neutral=not run.features,
         features=run.features, requirements=run.requirements, n_rows=run.n_rows,
-        hidden_size=run.hidden_size,
+        hidden_size=run.hidden_size, gradients=run.gradients,
+        gradient_conventions=gradient_conventions or {},
     )  # fmt: skip

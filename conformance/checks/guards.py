@@ -1,12 +1,13 @@
 """Check the canaries: around and between what was supplied, around what the implementation allocated.
 
-Also that every element of an output was written: an output that starts as poison must not end so.
+Also that every element of an output or a gradient was written: what starts as poison must not end so.
 """
 
 import numpy as np
 
 from conformance import buffers
-from conformance.model import Finding
+from conformance.model import GRADIENT_OF, Finding
+from conformance.run import gradient_bits
 from conformance.seen import Seen
 
 NAME = "guards"
@@ -67,8 +68,9 @@ def _canaries(block, side: str, length: int) -> np.ndarray:
 
 def _unwritten(seen: Seen, step) -> list[Finding]:
     found = []
-    for name in seen.expected_outputs:
-        bits, dtype = _poisonable(seen, step, name)
+    outputs = [(name, *_poisonable(seen, step, name)) for name in seen.expected_outputs]
+    gradients = [(GRADIENT_OF[role], *_gradient(step, role)) for role in step.gradient_data]
+    for name, bits, dtype in (*outputs, *gradients):
         if bits is None or not bits.size:
             continue
         untouched = bits == buffers.pattern(buffers.POISON, dtype)
@@ -80,6 +82,12 @@ def _unwritten(seen: Seen, step) -> list[Finding]:
             )
             found.append(Finding(NAME, "MEM-UNWRITTEN", "fail", message, {"tensor": name, "index": index}))
     return found
+
+
+def _gradient(step, role: str):
+    """(bits, dtype) of a gradient whose memory started as poison; (None, "") for any other."""
+    slot, bits = step.record["gradients"][role], gradient_bits(step, role)
+    return (bits, slot["dtype"]) if bits is not None and slot["poisonable"] else (None, "")
 
 
 def _poisonable(seen: Seen, step, name: str):

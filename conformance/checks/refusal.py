@@ -4,6 +4,7 @@ An implementation may refuse a dtype, a dtype mix, a rank or a layout. It may no
 repeat: where it raises, the run's neutral twin (same sizes and values, everything else plain) must pass.
 """
 
+from conformance.checks.gradients_form import invalid_gradient
 from conformance.model import Finding
 from conformance.seen import Seen
 
@@ -15,6 +16,10 @@ REQUIREMENTS = (
     "REFUSE-SHAPE",
     "REFUSE-EPS",
     "REFUSE-INTEGER",
+    "DWEIGHT-ZERO-ROWS",
+    "DRESIDUAL-ALONE",
+    "GRADMODE-RETAINED",
+    "GRADMODE-REPEAT",
 )
 
 _MUST = {
@@ -29,6 +34,10 @@ _SHOULD = {
     "eps_negative": ("REFUSE-EPS", "a negative eps"),
     "integer_x": ("REFUSE-INTEGER", "an integer x"),
 }
+
+
+_LATER = {"retained": "GRADMODE-RETAINED", "repeat": "GRADMODE-REPEAT"}
+"""What a later backward violates that raises, by the scenario."""
 
 
 def applies(seen: Seen) -> bool:
@@ -50,8 +59,11 @@ def check(seen: Seen) -> list[Finding]:
 
 def _raised(seen: Seen) -> list[Finding]:
     last = seen.steps[-1]
+    if invalid_gradient(seen.run, last.record) is not None:
+        return []  # no refusal, and named by the check `gradients_form`
     exception = last.record["exception"]
-    text = exception["text"]
+    backward = last.record.get("phase") == "backward"
+    text = f"{exception['text']}, in the backward" if backward else exception["text"]
     if last.record["status"] != "raised":
         kind = exception["type"]
         message = f"left by {kind}, which is no Exception ({text}); raise a ValueError or TypeError"
@@ -63,15 +75,27 @@ def _raised(seen: Seen) -> list[Finding]:
         message = f"raised {text} after writing to {', '.join(written)}; refuse before anything is written"
         findings.append(Finding(NAME, "REFUSE-CLEAN", "fail", message))
     if len(seen.steps) > 1:
+        if seen.run.scenario == "saved_statistic":
+            return findings  # a statistic that the suite has doubled may be refused
         number = len(seen.steps)
         message = f"call {number} raised {text}, though call 1 with the same kind of arguments returned"
-        return [*findings, Finding(NAME, "REFUSE-ALIKE", "fail", message)]
+        requirement = _LATER.get(seen.run.scenario, "REFUSE-ALIKE") if backward else "REFUSE-ALIKE"
+        return [*findings, Finding(NAME, requirement, "fail", message)]
     if seen.run.scenario == "refuse":
         return findings
     if seen.observation.twin != "pass":
         told = seen.observation.twin_detail
         message = f"raised {text}. Nothing here may be refused: {told}"
+        requirement = _of_backward(seen) if backward else ""
         asked = [r for r in seen.run.requirements if r.startswith(("SIZE-", "RANGE-", "SPECIAL-"))]
-        requirement = asked[0] if asked else "REFUSE-ALIKE"
+        requirement = requirement or (asked[0] if asked else "REFUSE-ALIKE")
         findings.append(Finding(NAME, requirement, "fail", message))
     return findings
+
+
+def _of_backward(seen: Seen) -> str:
+    """The requirement on what only a backward can be asked, or ""."""
+    if not seen.run.n_rows:
+        return "DWEIGHT-ZERO-ROWS"
+    alone = seen.run.mode != "none" and len(seen.run.upstream) == 1
+    return "DRESIDUAL-ALONE" if alone else ""

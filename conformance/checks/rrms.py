@@ -13,7 +13,7 @@ def applies(seen: Seen) -> bool:
 
 
 def check(seen: Seen) -> list[Finding]:
-    view = seen.views[-1]
+    view = [v for v in seen.views if v.has_forward][-1]
     output = view.output("rrms")
     if output is None:
         return [Finding(NAME, "RRMS-SAVED", "fail", "rrms is declared as returned, but did not come back")]

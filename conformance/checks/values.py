@@ -92,7 +92,7 @@ def _wrong(
     seen: Seen, view: View, values: Tensor, index: int, message: str, where: Mapping[str, Any]
 ) -> Finding:
     """The failure, named for the formula that y matches, the memory it read, or the case's question."""
-    if seen.observation.outside_matters:
+    if seen.observation.outside_matters and seen.observation.outside_changed in ("", "y"):
         told = f"{message}. With other values in the memory around the inputs y changes: it is read"
         return Finding(NAME, seen.observation.outside_matters, "fail", told, where)
     if index and seen.run.scenario == "new_contents":

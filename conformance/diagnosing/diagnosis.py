@@ -57,7 +57,7 @@ def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> D
     wrong = wrong_elements(problem, y, found.best)
     structure = describe(problem, y, wrong, found.best)
     special = [Match(*m) for m in special_matches(problem, y, wrong)]
-    judged = _judged(problem)
+    judged = judged_rows(problem)
     if not bool((wrong.any(-1) & judged).any()):
         return _told(special, structure)
     matching = Trial(problem, y, wrong, judged).matching()
@@ -78,7 +78,7 @@ def _told(matches: list[Match], structure: tuple[str, ...]) -> Diagnosis:
     return Diagnosis(tuple(matches), structure, matches[0].requirement if matches else None)
 
 
-def _judged(problem: Problem) -> Tensor:
+def judged_rows(problem: Problem) -> Tensor:
     """Rows that a formula can be tried on, (n_rows,): finite ones, whose mean square fp32 can hold."""
     judged = torch.ones(problem.n_rows, dtype=torch.bool, device=problem.x.device)
     for start, stop in row_chunks(problem):

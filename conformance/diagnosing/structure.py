@@ -17,15 +17,24 @@ chance."""
 def describe(problem: Problem, y: Tensor, wrong: Tensor, best: Convention) -> tuple[str, ...]:
     """Sentences about the True elements of `wrong`, (n_rows, hidden_size), under the convention that comes
     nearest."""
+    if not bool(wrong.any()):
+        return ()
+    parts = parts_of(problem, best)
+    expected = parts.numerator * parts.rrms
+    if parts.weight is not None:
+        expected = expected * parts.weight
+    return describe_elements(y, wrong, expected)
+
+
+def describe_elements(actual: Tensor, wrong: Tensor, expected: Tensor) -> tuple[str, ...]:
+    """The same for any tensor, (rows, columns), and what it should be; a vector is one row."""
     count = int(wrong.sum())
     if count == 0:
         return ()
-    told = [*_values(problem, y, wrong, best, count), *_places(wrong, count)]
-    return tuple(told)
+    return (*_values(actual[wrong], expected[wrong], count), *_places(wrong, count))
 
 
-def _values(problem: Problem, y: Tensor, wrong: Tensor, best: Convention, count: int) -> list[str]:
-    values = y[wrong]
+def _values(values: Tensor, expected: Tensor, count: int) -> list[str]:
     every = "every wrong element is" if count > 1 else "the wrong element is"
     for kind, found in (("NaN", values.isnan()), ("Inf or -Inf", values.isinf()), ("0", values == 0)):
         share = int(found.sum())
@@ -33,11 +42,6 @@ def _values(problem: Problem, y: Tensor, wrong: Tensor, best: Convention, count:
             return [f"{every} {kind}"]
         if share and kind != "0":
             return [f"{share} of {count} wrong elements are {kind}"]
-    parts = parts_of(problem, best)
-    expected = parts.numerator * parts.rrms
-    if parts.weight is not None:
-        expected = expected * parts.weight
-    expected = expected[wrong]
     if count > 1 and bool(((values + expected).abs() <= 0.02 * expected.abs()).all()):
         return [f"{every} of the right size and the wrong sign"]
     if count > 1 and bool((values == values[0]).all()):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -57,18 +58,12 @@ class Trial:
             held = [m for m in misfits if m is not None]
             if held:
                 found.append((candidate, min(held)))
-        best = min((misfit for _, misfit in found), default=0.0)
-        best_simple = min((misfit for c, misfit in found if not c.compound), default=float("inf"))
-        simple = best_simple <= best + _CLEAR
-        limit = (best_simple if simple else best) + _TIE
-        told = [(c, misfit <= limit and not (simple and c.compound)) for c, misfit in found]
-        # all_candidates is in the order of ranks, and sorting keeps it among those that fit alike
-        return sorted(told, key=lambda pair: not pair[1])
+        return believed(found)
 
     @cached_property
     def screened(self) -> Rows:
         suspects = (self.wrong.any(-1) & self.judged).nonzero()[:, 0]
-        return Rows(self.problem, self.y, _spread(suspects, _SCREENED_ROWS))
+        return Rows(self.problem, self.y, spread(suspects, _SCREENED_ROWS))
 
     @cached_property
     def columns(self) -> Tensor:
@@ -78,7 +73,7 @@ class Trial:
         if len(every) <= _SCREENED_COLUMNS:
             return every
         bad = wrong.any(0).nonzero()[:, 0]
-        return torch.unique(torch.cat([every[:16], every[-16:], _spread(every, 64), _spread(bad, 96)]))
+        return torch.unique(torch.cat([every[:16], every[-16:], spread(every, 64), spread(bad, 96)]))
 
     @cached_property
     def factors(self) -> dict[tuple[int, bool], Factors]:
@@ -142,18 +137,42 @@ class Trial:
         found = interval_of(
             parts, rounds_x_hat=two, x_dtype=p.x_dtype, y_dtype=p.y_dtype, last=candidate.last
         )
-        inside = _inside(found, y, p.y_dtype)
+        held = inside(found, y, p.y_dtype)
         if parts.known is not None:
-            inside |= ~parts.known
-        return bool(inside.all())
+            held |= ~parts.known
+        return bool(held.all())
 
 
-def _inside(found: Interval, y: Tensor, dtype: str) -> Tensor:
+class Compound(Protocol):
+    """A candidate of any kind, as far as ranking looks at it."""
+
+    @property
+    def compound(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Compound)
+
+
+def believed(found: list[tuple[C, float]]) -> list[tuple[C, bool]]:
+    """The candidates that hold, each with its misfit, in the order of the rank of what they break: those that
+    fit as well as the best come first, marked True, and a compound one only where no simple one does."""
+    best = min((misfit for _, misfit in found), default=0.0)
+    best_simple = min((misfit for c, misfit in found if not c.compound), default=float("inf"))
+    simple = best_simple <= best + _CLEAR
+    limit = (best_simple if simple else best) + _TIE
+    told = [(c, misfit <= limit and not (simple and c.compound)) for c, misfit in found]
+    return sorted(
+        told, key=lambda pair: not pair[1]
+    )  # which keeps the order of ranks among those that fit alike
+
+
+def inside(found: Interval, y: Tensor, dtype: str) -> Tensor:
+    """True for every element of y, exact values of `dtype`, that its interval holds; kinds match kinds."""
     stored = y.to(torch_dtype(dtype))
-    inside = (found.low <= stored) & (stored <= found.high)
+    held = (found.low <= stored) & (stored <= found.high)
     centre = found.centre
-    inside |= (centre == y) | (centre.isnan() & y.isnan())
-    return inside | ((y == 0) & (centre.abs() < SMALLEST_NORMAL))
+    held |= (centre == y) | (centre.isnan() & y.isnan())
+    return held | ((y == 0) & (centre.abs() < SMALLEST_NORMAL))
 
 
 def _some_columns(parts: Parts, columns: Tensor) -> Parts:
@@ -177,7 +196,7 @@ def _some_columns(parts: Parts, columns: Tensor) -> Parts:
     )
 
 
-def _spread(items: Tensor, count: int) -> Tensor:
+def spread(items: Tensor, count: int) -> Tensor:
     """Up to `count` of the items, the first and the last among them, evenly spread."""
     at = torch.linspace(0, len(items) - 1, min(count, len(items)), device=items.device)
     return items[at.round().to(torch.int64)]
