@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import types
 from collections.abc import Callable
@@ -13,20 +14,23 @@ import torch
 
 from conformance import adapters
 from conformance.calling import registry, targets
-from conformance.calling.compiled import Compiled
 from conformance.calling.descriptions import describe, from_description
-from conformance.errors import ImportFailed, NoSuchImplementation, NotCompiled, NotInstalled
+from conformance.calling.packages import version_of
+from conformance.errors import ImportFailed, NoSuchImplementation, NotInstalled
 from conformance.model import MODES, Implementation
 
 BUNDLED = (
     "fla", "flashinfer", "flashinfer_gemma", "huggingface_gemma", "huggingface_llama", "liger", "liger_gemma",
-    "reference", "torch", "torch_compile",
+    "quack", "reference", "torch", "torch_compile", "torchnorm",
 )  # fmt: skip
 
 PACKAGES = {
     "fla": "fla-core", "flashinfer": "flashinfer-python", "flashinfer_gemma": "flashinfer-python",
-    "liger": "liger-kernel", "liger_gemma": "liger-kernel",
+    "liger": "liger-kernel", "liger_gemma": "liger-kernel", "quack": "quack-kernels",
+    "torchnorm": "torchnorm",
 }  # fmt: skip
+
+VENDORS = ("liger_kernel", "flashinfer", "fla", "quack", "torchnorm")
 
 
 def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -64,23 +68,38 @@ def check_values(implementation: Implementation) -> None:
             assert torch.equal(found["residual_out"], total)
 
 
+def check_graph(implementation: Implementation, mode: str) -> None:
+    """The mode is declared differentiable, and every output but the statistic requires grad where x does."""
+    call = implementation.calls[mode]
+    given = inputs()
+    if mode == "none":
+        del given["residual"]
+    given["x"].requires_grad_()
+    result = targets.invoke(call, given)
+    slots = result if isinstance(result, tuple) else (result,)
+    graphs = {name: slot.requires_grad for name, slot in zip(call.returns, slots, strict=True)}
+    assert call.differentiable is True
+    assert graphs == {name: name != "rrms" for name in call.returns}
+
+
 def test_known_names() -> None:
     """Every bundled adapter is found by scanning; no list has to be edited."""
     assert set(BUNDLED) <= set(registry.known_names())
     files = {f.stem for f in Path(adapters.__path__[0]).glob("*.py")} - {"__init__"}
-    assert files >= {"fla", "flashinfer", "huggingface", "liger", "reference", "torch", "torch_compile"}
+    assert files >= {"fla", "flashinfer", "huggingface", "liger", "quack", "reference", "torch", "torchnorm"}
 
 
 def test_known_names_import_no_vendor() -> None:
     """Listing what could be asked for imports none of it."""
+    before = set(sys.modules)
     registry.known_names()
-    assert not {"liger_kernel", "flashinfer", "fla"} & set(sys.modules)
+    assert not set(VENDORS) & (set(sys.modules) - before)
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A known adapter without its package is told apart from an unknown name, and says what to install."""
-    for module in ("liger_kernel", "flashinfer", "fla"):
+    for module in VENDORS:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NotInstalled, match=f"^{name}: not installed") as raised:
         targets.load(name)
@@ -88,11 +107,31 @@ def test_not_installed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PACKAGES[name] in str(raised.value)
 
 
+@pytest.mark.parametrize("name", PACKAGES)
+def test_names_of_the_parameters(name: str) -> None:
+    """Where the package is installed, its functions have every parameter that the adapter names."""
+    if not version_of(PACKAGES[name]):
+        with pytest.raises(NotInstalled, match=f"pip install {PACKAGES[name]}"):
+            targets.load(name)
+        return
+    implementation = targets.load(name)
+    for call in implementation.calls.values():
+        assert call.function is not None
+        names = list(inspect.signature(call.function).parameters)
+        positional = [p.name for p in call.parameters if not p.keyword]
+        assert positional == names[: len(positional)]
+        assert {p.name for p in call.parameters} <= set(names)
+        if call.consumes_dy:
+            assert inspect.signature(call.function).parameters["in_place"].default is True
+
+
 @pytest.mark.parametrize("name", ["torch", "huggingface_llama", "huggingface_gemma"])
 def test_values(name: str) -> None:
-    """Torch and the two module styles give the formula."""
+    """Torch and the two module styles give the formula, and y requires grad where x does."""
     implementation = targets.load(name)
     check_values(implementation)
+    for mode in implementation.calls:
+        check_graph(implementation, mode)
     assert implementation.version
     assert implementation.homepage.startswith("https://")
     assert implementation.issues.startswith("https://")
@@ -105,6 +144,15 @@ def test_reference_declares_all_modes() -> None:
     implementation = targets.load("reference")
     assert tuple(implementation.calls) == MODES
     assert implementation.calls["none"].returns == ("y", "rrms")
+
+
+@pytest.mark.parametrize("name", ["reference", "torch", "huggingface_llama", "huggingface_gemma"])
+def test_what_is_declared_of_the_backward(name: str) -> None:
+    """The functional modes are differentiable and leave dy as it is; what is in place has no backward."""
+    for mode, call in targets.load(name).calls.items():
+        assert call.differentiable is (mode != "residual_in_place")
+        assert call.backward is None
+        assert not call.consumes_dy
 
 
 def test_huggingface_conventions() -> None:
@@ -120,6 +168,20 @@ def test_huggingface_conventions() -> None:
     gemma = targets.load("huggingface_gemma").calls["none"]
     assert (gemma.rounds_x_hat, gemma.promotes, gemma.weight_offset) == (False, False, 1.0)
     assert targets.invoke(gemma, {"x": x, "weight": weight, "eps": 1e-3}).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["huggingface_llama", "huggingface_gemma"])
+def test_huggingface_gradients(name: str) -> None:
+    """Autograd goes through both module styles: dx is the norm's own, for a dy of ones in float32."""
+    call = targets.load(name).calls["none"]
+    given = inputs()
+    x, weight = given["x"].requires_grad_(), given["weight"]
+    y = targets.invoke(call, {"x": x, "weight": weight, "eps": given["eps"]})
+    (found,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    wide = given["x"].detach().double().requires_grad_()
+    expected = norm(wide, weight.double() + call.weight_offset, given["eps"])
+    (dx,) = torch.autograd.grad(expected, wide, torch.ones_like(expected))
+    assert (found - dx).abs().max() < 1e-5
 
 
 def test_torch_fused_keeps_each_dtype() -> None:
@@ -156,15 +218,21 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_liger(stand_in: Callable[..., None]) -> None:
-    """eps is required, the offset is a number, and the casting mode goes with the name."""
+    """eps is required, the offset is a number, the casting mode goes with the name.
+
+    in_place stays at the default, so that dy is overwritten, as is declared.
+    """
     modes: list[str] = []
+    overwrites: list[bool] = []
 
     def liger_rms_norm(X, W, eps, offset=0.0, casting_mode="llama", in_place=True):
         modes.append(casting_mode)
+        overwrites.append(in_place)
         return norm(X, W + offset, eps)
 
     def liger_fused_add_rms_norm(X, R, W, eps, offset=0.0, casting_mode="llama", in_place=True):
         modes.append(casting_mode)
+        overwrites.append(in_place)
         return norm(X + R, W + offset, eps), X + R
 
     stand_in(
@@ -175,7 +243,11 @@ def test_liger(stand_in: Callable[..., None]) -> None:
     check_values(targets.load("liger"))
     check_values(targets.load("liger_gemma"))
     assert modes == ["llama", "llama", "gemma", "gemma"]
+    assert overwrites == [True] * 4
     assert targets.load("liger_gemma").calls["residual"].weight_offset == 1.0
+    for name in ("liger", "liger_gemma"):
+        calls = targets.load(name).calls.values()
+        assert [(c.differentiable, c.consumes_dy) for c in calls] == [(True, True)] * 2
 
 
 def test_fla(stand_in: Callable[..., None]) -> None:
@@ -187,7 +259,59 @@ def test_fla(stand_in: Callable[..., None]) -> None:
         return (norm(s, weight, eps), s) if prenorm else norm(s, weight, eps)
 
     stand_in("fla.modules.layernorm", rms_norm=rms_norm)
-    check_values(targets.load("fla"))
+    implementation = targets.load("fla")
+    check_values(implementation)
+    for mode in implementation.calls:
+        check_graph(implementation, mode)
+
+
+def test_quack(stand_in: Callable[..., None]) -> None:
+    """The function is found in its module, which the package hides behind the function itself."""
+
+    def rmsnorm(
+        x,
+        weight=None,
+        bias=None,
+        residual=None,
+        out_dtype=None,
+        residual_dtype=None,
+        eps=1e-6,
+        prenorm=False,
+        weight_offset=0.0,
+    ):
+        assert (bias, out_dtype, residual_dtype) == (None, None, None)
+        s = x if residual is None else x + residual
+        y = norm(s, (torch.ones_like(x[0]) if weight is None else weight) + weight_offset, eps)
+        return (y, s) if prenorm else y
+
+    stand_in("quack.rmsnorm", rmsnorm=rmsnorm)
+    sys.modules["quack"].rmsnorm = rmsnorm
+    implementation = targets.load("quack")
+    check_values(implementation)
+    for mode in implementation.calls:
+        check_graph(implementation, mode)
+    assert implementation.devices == ("cuda",)
+    x, call = inputs()["x"], implementation.calls["none"]
+    assert torch.equal(targets.invoke(call, {"x": x, "eps": 0.125}), norm(x, torch.ones(6), 0.125))
+    shifted = targets.invoke(call, {"x": x, "weight": torch.zeros(6), "eps": 0.125, "weight_offset": 1.0})
+    assert torch.equal(shifted, norm(x, torch.ones(6), 0.125))
+
+
+def test_torchnorm(stand_in: Callable[..., None]) -> None:
+    """Both functions take all of their arguments by position, and the weight is required."""
+
+    def fused_add_rms_norm(x, residual, weight, eps):
+        return norm(x + residual, weight, eps), x + residual
+
+    stand_in("torchnorm._triton", fused_rms_norm=norm, fused_add_rms_norm=fused_add_rms_norm)
+    implementation = targets.load("torchnorm")
+    check_values(implementation)
+    for mode in implementation.calls:
+        check_graph(implementation, mode)
+        weight = implementation.calls[mode].parameter("weight")
+        assert weight is not None
+        assert weight.required
+        assert not weight.nullable
 
 
 def test_flashinfer(stand_in: Callable[..., None]) -> None:
@@ -216,6 +340,7 @@ def test_flashinfer(stand_in: Callable[..., None]) -> None:
         implementation = targets.load(name)
         check_values(implementation)
         assert implementation.devices == ("cuda",)
+        assert all(c.differentiable is False for c in implementation.calls.values())
     given = inputs()
     out = torch.empty(4, 6)
     call = targets.load("flashinfer").calls["none"]
@@ -249,43 +374,3 @@ def test_entry_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text("[rmsnorm_conformance]\nacme = acme_nowhere\n")
     with pytest.raises(ImportFailed, match="acme_nowhere"):
         targets.load("acme_other")
-
-
-# --- torch.compile ------------------------------------------------------------------------------------------
-
-
-def keep(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """A backend that compiles nothing: fast enough for a unit test of the counting."""
-    return graph.forward
-
-
-def test_compiled_counts_its_runs() -> None:
-    """Each call runs a compiled graph, over more shapes than torch's own limit of recompilations."""
-    compiled = Compiled(lambda x, weight, eps: norm(x, weight, eps), backend=keep)
-    for width in range(1, 24):
-        y = compiled(torch.ones(3, width), torch.ones(width), eps=0.0)
-        assert torch.equal(y, torch.ones(3, width))
-    assert compiled.runs == 23
-    assert compiled.graphs >= 1
-
-
-def test_eager_fallback_is_never_taken_for_compiled() -> None:
-    """A function that dynamo does not compile returns a right answer and is refused all the same."""
-
-    @torch._dynamo.disable
-    def eager(x):
-        return x
-
-    with pytest.raises(NotCompiled, match="fell back to eager"):
-        Compiled(eager, backend=keep)(torch.ones(2))
-
-
-def test_torch_compile_runs_inductor() -> None:
-    """The adapter compiles by Inductor, says so to the worker, and gives the formula."""
-    implementation = targets.load("torch_compile")
-    assert all(call.compiled for call in implementation.calls.values())
-    call = implementation.calls["none"]
-    given = inputs()
-    y = targets.invoke(call, {"x": given["x"], "weight": given["weight"], "eps": given["eps"]})
-    assert (y - norm(given["x"], given["weight"], given["eps"])).abs().max() < 1e-5
-    assert call.function.graphs == call.function.runs == 1

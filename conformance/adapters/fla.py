@@ -1,4 +1,7 @@
-"""flash-linear-attention. One function for all: `residual=` adds, `prenorm=True` makes the sum come back."""
+"""flash-linear-attention. One function for all: `residual=` adds, `prenorm=True` makes the sum come back.
+
+The package `fla-core` is enough. Gradients are autograd's: one backward kernel takes those of both outputs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def conformance_implementations() -> list[Implementation]:
         Implementation(
             name="fla",
             calls={
-                "none": Call(rms_norm, (x, weight, bias, eps)),
+                "none": Call(rms_norm, (x, weight, bias, eps), differentiable=True),
                 "residual": Call(
                     rms_norm,
                     (
@@ -45,6 +48,7 @@ def conformance_implementations() -> list[Implementation]:
                         Parameter("prenorm", "fixed", keyword=True, value=True),
                     ),
                     returns=("y", "residual_out"),
+                    differentiable=True,
                 ),
             },
             version=version_of(PACKAGE),

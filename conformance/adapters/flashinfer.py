@@ -1,4 +1,7 @@
-"""FlashInfer: the plain norm returns y or fills out=; the fused add overwrites x and residual."""
+"""FlashInfer: the plain norm returns y or fills out=; the fused add overwrites x and residual.
+
+It is for inference: no output ever requires grad.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,14 @@ def _declared(
     return Implementation(
         name=name,
         calls={
-            "none": Call(plain, (x, weight, eps, out), weight_offset=offset),
+            "none": Call(plain, (x, weight, eps, out), weight_offset=offset, differentiable=False),
             "residual_in_place": Call(
                 fused,
                 (x, Parameter("residual", "residual"), weight, eps),
                 returns=(),
                 mutates={"x": "y", "residual": "residual_out"},
                 weight_offset=offset,
+                differentiable=False,
             ),
         },
         version=version_of(PACKAGE),

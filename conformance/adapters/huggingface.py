@@ -2,7 +2,8 @@
 
 `huggingface_llama` (Llama, Qwen, Mistral): the normalised row is rounded to x's dtype, then multiplied by
 the weight, so with an fp32 weight a 16-bit x gives an fp32 y. `huggingface_gemma`: all in fp32, the weight
-counts from one, y has x's dtype. Neither has a fused add: the decoder block adds by itself.
+counts from one, y has x's dtype. Neither has a fused add: the decoder block adds by itself. Gradients are
+autograd's, through each of these operations, with a rounding where the forward rounds.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def conformance_implementations() -> list[Implementation]:
         llama = module is LlamaStyleRMSNorm
         return Implementation(
             name=name,
-            calls={"none": replace(plain, rounds_x_hat=llama, promotes=llama)},
+            calls={"none": replace(plain, rounds_x_hat=llama, promotes=llama, differentiable=True)},
             version=__version__,
             package="rmsnorm-conformance",
             homepage=HOMEPAGE,

@@ -1,7 +1,9 @@
 """Liger-Kernel, in its two casting modes: `llama` rounds x_hat, `gemma` computes in fp32 with weight + 1.
 
 The add is done in x's dtype, so what is normalised is the rounded sum. The casting mode `none` computes all
-in x's dtype; it is not declared here. (`in_place` is about the gradient: the forward overwrites nothing.)
+in x's dtype; it is not declared here. `in_place` is about the gradient, the forward overwrites nothing. It is
+left at the functions' own default, True, as callers have it: the backward writes dx over dy, where dy is
+contiguous.
 """
 
 from __future__ import annotations
@@ -43,12 +45,16 @@ def conformance_implementations() -> list[Implementation]:
                     functional.liger_rms_norm,
                     (x, Parameter("W", "weight", nullable=True), *scaling),
                     weight_offset=offset,
+                    differentiable=True,
+                    consumes_dy=True,
                 ),
                 "residual": Call(
                     functional.liger_fused_add_rms_norm,
                     (x, residual, Parameter("W", "weight"), *scaling),
                     returns=("y", "residual_out"),
                     weight_offset=offset,
+                    differentiable=True,
+                    consumes_dy=True,
                 ),
             },
             version=version_of(PACKAGE),
@@ -58,6 +64,7 @@ def conformance_implementations() -> list[Implementation]:
             devices=DEVICES,
             recognised=(
                 f'liger_rms_norm and liger_fused_add_rms_norm, casting_mode="{mode}", offset={offset:g}',
+                "backward: in_place=True, the default, writes dx over dy",
             ),
         )
 

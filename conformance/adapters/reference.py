@@ -1,4 +1,8 @@
-"""The bundled reference kernels: all three fusion modes, each held to the convention that it teaches."""
+"""The bundled reference kernels: all three fusion modes, each held to the convention that it teaches.
+
+The two functional ones are differentiable through y and residual_out; the statistic that comes back beside y
+is not. The one in place is for inference.
+"""
 
 from conformance import __version__
 from conformance.hookspecs import hookimpl
@@ -26,13 +30,20 @@ def conformance_implementations() -> list[Implementation]:
         Implementation(
             name="reference",
             calls={
-                "none": Call(reference_kernels.rms_norm, plain, returns=("y", "rrms"), rounds_x_hat=False),
+                "none": Call(
+                    reference_kernels.rms_norm,
+                    plain,
+                    returns=("y", "rrms"),
+                    rounds_x_hat=False,
+                    differentiable=True,
+                ),
                 "residual": Call(
                     reference_kernels.fused_add_rms_norm,
                     fused,
                     returns=("y", "residual_out"),
                     norm_input="exact_sum",
                     rounds_x_hat=False,
+                    differentiable=True,
                 ),
                 "residual_in_place": Call(
                     reference_kernels.fused_add_rms_norm_,
@@ -41,6 +52,7 @@ def conformance_implementations() -> list[Implementation]:
                     mutates={"x": "y", "residual": "residual_out"},
                     norm_input="exact_sum",
                     rounds_x_hat=False,
+                    differentiable=False,
                 ),
             },
             version=__version__,

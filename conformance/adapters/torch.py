@@ -40,11 +40,13 @@ def conformance_implementations() -> list[Implementation]:
                         weight,
                         eps,
                     ),
+                    differentiable=True,
                 ),
                 "residual": Call(
                     add_then_rms_norm,
                     (Parameter("x", "x"), Parameter("residual", "residual"), weight, eps),
                     returns=("y", "residual_out"),
+                    differentiable=True,
                 ),
             },
             version=torch.__version__,

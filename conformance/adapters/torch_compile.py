@@ -2,6 +2,9 @@
 
 Inductor removes roundings inside a fused kernel, so whether the exact or the rounded sum is normalised is its
 choice and may change with the shape: no convention is declared. Each call proves that compiled code ran.
+
+By default a compiled backward reuses the memory of what was saved, and then torch refuses a second backward
+over the same graph. The switch that its message names is set here, so that a retained graph can be judged.
 """
 
 from __future__ import annotations
@@ -21,9 +24,18 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor | None = None, eps: float | N
     return torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
 
 
+def _keep_what_is_saved() -> None:
+    """Switch donated buffers off in this process; torch reads the switch at each backward, not only once."""
+    import torch._functorch.config as functorch
+
+    if hasattr(functorch, "donated_buffer"):
+        functorch.donated_buffer = False
+
+
 @hookimpl
 def conformance_implementations() -> list[Implementation]:
     """Declare the compiled plain norm and the compiled fused add."""
+    _keep_what_is_saved()
     x, residual = Parameter("x", "x"), Parameter("residual", "residual")
     weight = Parameter("weight", "weight", required=False, nullable=True)
     eps = Parameter("eps", "eps", required=False, nullable=True)
@@ -31,12 +43,13 @@ def conformance_implementations() -> list[Implementation]:
         Implementation(
             name="torch_compile",
             calls={
-                "none": Call(Compiled(rms_norm), (x, weight, eps), compiled=True),
+                "none": Call(Compiled(rms_norm), (x, weight, eps), compiled=True, differentiable=True),
                 "residual": Call(
                     Compiled(add_then_rms_norm),
                     (x, residual, weight, eps),
                     returns=("y", "residual_out"),
                     compiled=True,
+                    differentiable=True,
                 ),
             },
             version=torch.__version__,
@@ -46,6 +59,7 @@ def conformance_implementations() -> list[Implementation]:
             recognised=(
                 "none: torch.compile of F.rms_norm; every call ran compiled code, or it raises",
                 "residual: torch.compile of x + residual, then F.rms_norm of the stored sum",
+                "backward: torch._functorch.config.donated_buffer is off, for retained graphs",
             ),
         )
     ]
