@@ -23,7 +23,7 @@ from pathlib import Path
 
 from conformance import __version__, load
 from conformance.errors import ConformanceError
-from conformance.model import PROFILES, SHORT_DTYPE, Run
+from conformance.model import GRADIENT_OF, PROFILES, SHORT_DTYPE, UPSTREAM_OF, Run
 from conformance.reporting.columns import side_by_side
 from conformance.reporting.merge import merge, write
 from conformance.reporting.page import write_page
@@ -221,6 +221,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("scenario", run.scenario if run.fault is None else f"{run.scenario}: {run.fault}"),
         ("layouts", layouts or "all contiguous"),
         ("fills", fills),
+        *_training(run),
         (
             "weight",
             "" if run.weight_offset is None else f"weight_offset {number(run.weight_offset)}",
@@ -231,6 +232,21 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         ("hunts", ", ".join(run.flags)),
     ]
     return [(label, text) for label, text in facts if text]
+
+
+def _training(run: Run) -> list[tuple[str, str]]:
+    """What a training run asks for, and the gradients that arrive; none of it for a forward run."""
+    if not run.trains:
+        return []
+    arriving = [(UPSTREAM_OF[name], name) for name in run.upstream]
+    upstream = [f"{d} ({SHORT_DTYPE.get(t := run.dtype_of(d), t)}) of {name}" for d, name in arriving]
+    wanted = [f"{GRADIENT_OF[name]} of {name}" for name in run.gradients]
+    constants = [name for name in run.dtypes if name in GRADIENT_OF and name not in run.gradients]
+    return [
+        ("gradients", ", ".join(wanted)),
+        ("constants", ", ".join(constants)),
+        ("arriving", ", ".join(upstream)),
+    ]
 
 
 def _fill(fill: object) -> str:

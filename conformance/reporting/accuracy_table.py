@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conformance.model import Verdict
+from conformance.model import GRADIENT_OF, Verdict
 from conformance.reporting.consistency import combination
 from conformance.reporting.showing import number
 
@@ -52,6 +52,17 @@ class AccuracyRow:
         return "=" not in self.key
 
 
+def heading(name: str) -> str:
+    """Give a statistic without a fixed column a heading: "dx_share" is "dx of bound"."""
+    return f"{name.removesuffix('_share')} of bound" if name.endswith("_share") else name
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Sort the shares of gradients in the gradients' order, then everything else by name."""
+    shares = [f"{gradient}_share" for gradient in GRADIENT_OF.values()]
+    return (shares.index(name) if name in shares else len(shares), name)
+
+
 def accuracy_rows(verdicts: Iterable[Verdict]) -> tuple[list[str], list[AccuracyRow]]:
     """Give the names of the unknown statistics, and a row for each mode and dtype combination with any."""
     groups: dict[str, list[Verdict]] = defaultdict(list)
@@ -65,7 +76,8 @@ def accuracy_rows(verdicts: Iterable[Verdict]) -> tuple[list[str], list[Accuracy
             for verdict in group
             for name in verdict.stats
             if not KNOWN.match(name) and not BUCKET.match(name)
-        }
+        },
+        key=_order,
     )
     return names, [
         _row(key, sorted(group, key=lambda v: v.run), names) for key, group in sorted(groups.items())

@@ -13,9 +13,13 @@ from dataclasses import dataclass, field
 from conformance.model import SHORT_DTYPE, VERDICTS, Call, Finding, Requirement, Verdict
 from conformance.reporting.consistency import combination, conventions, refusals
 from conformance.reporting.naming import Naming, name_failures
+from conformance.reporting.training import gradient_conventions, gradmode_alike
 
 CERTIFYING = ("default", "inference", "full")
-"""The profiles that can certify; smoke only shows that the call is wired."""
+"""The profiles that can certify; smoke only shows that the call is wired, training asks no core."""
+
+TRAINING = "training"
+"""The profile of training runs alone: it says nothing about the core, which is asked forward."""
 
 CORE_DTYPES = ("float16", "bfloat16")
 """Every core place must pass in one of these dtypes of x."""
@@ -40,6 +44,7 @@ class ImplementationResult:
         conventions: "mode/dtypes" -> conventions that explain every run; empty where they change.
         findings: findings over several runs.
         reasons: why it is not certified; empty if it is.
+        gradient_conventions: "mode/dtypes" -> gradient -> its conventions, in words.
     """
 
     name: str
@@ -53,6 +58,7 @@ class ImplementationResult:
     conventions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     reasons: tuple[str, ...] = ()
+    gradient_conventions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -101,7 +107,7 @@ def conclude(
     counted = Counter(v.verdict for v in own)
     counts = {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
     convention = conventions(own, declared)
-    findings = (*convention.findings, *refusals(own))
+    findings = (*convention.findings, *refusals(own), *gradmode_alike(own))
     naming = name_failures(own, requirements, findings)
     reasons: list[str] = []
     if missing:
@@ -110,14 +116,14 @@ def conclude(
         reasons.append("nothing was asked")
     else:
         reasons.extend(_failures(counts, findings))
-        reasons.extend(_core_gaps(own, modes))
+        if profile != TRAINING:
+            reasons.extend(_core_gaps([v for v in own if not v.gradients], modes))
     if profile not in CERTIFYING:
         reasons.append(f"profile {profile} never certifies")
     if not complete:
         reasons.append(incomplete_because or "not every run of the profile has its verdict")
     certified = not reasons
-    fit = _fit(own, findings)
-    sentence = _sentence(own, fit, naming, reasons, profile, grade, requirements)
+    sentence = _sentence(own, _told(own, findings, certified), naming, reasons, profile, grade, requirements)
     return ImplementationResult(
         name=name,
         certified=certified,
@@ -129,6 +135,7 @@ def conclude(
         conventions=convention.found,
         findings=findings,
         reasons=tuple(reasons),
+        gradient_conventions=gradient_conventions(own),
     )
 
 
@@ -210,8 +217,27 @@ def _sentence(
     return text[0].upper() + text[1:].rstrip(". ") + "."
 
 
+def _told(own: Sequence[Verdict], findings: Sequence[Finding], certified: bool) -> str:
+    """Name where nothing failed, and whether that holds of the gradients too; "" for nowhere."""
+    training = [v for v in own if v.gradients]
+    forward = [v for v in own if not v.gradients]
+    fit = _fit(forward, [f for f in findings if not f.where.get("training")])
+    gradients = _fit(training, [f for f in findings if f.where.get("training")])
+    if not training:
+        suffix = "forward only: training not asked" if certified else ""
+    elif all(v.verdict in ("unsupported", "not run") for v in training):
+        suffix = "forward only: training not supported"
+    elif not gradients:
+        suffix = "without gradients"
+    else:
+        suffix = "with gradients" if gradients == fit else f"with gradients in {gradients}"
+    if not fit:  # nothing was asked forward, or something failed everywhere
+        return f"the gradients of {gradients}" if gradients else ""
+    return f"{fit}, {suffix}" if suffix else fit
+
+
 def _fit(own: Sequence[Verdict], findings: Sequence[Finding]) -> str:
-    """Name the modes and dtype combinations in which runs passed and nothing failed."""
+    """Name the modes and dtype combinations in which some of these runs passed and none failed."""
     passed: Counter[tuple[str, str]] = Counter()
     failed = {
         (str(f.where.get("mode")), str(f.where.get("dtypes"))) for f in findings if f.severity == "fail"

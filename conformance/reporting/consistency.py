@@ -1,12 +1,15 @@
 """What only several runs can show: one convention per dtype combination, and refusals that are alike.
 
+Training and forward runs share the convention of y, as they are one op. What only training runs show is in
+`conformance.reporting.training`.
+
 All functions take the verdicts of one implementation in any order and give the same result for every order.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from conformance.model import SHORT_DTYPE, Finding, Verdict
@@ -24,6 +27,22 @@ MEANT_TO_BE_REFUSED = (
     "REFUSE-INTEGER",
 )
 """A run written for one of these may pass by refusing, so it says nothing about its valid twins."""
+
+
+REFUSED = "refused: "
+"""What the reason of a run holds that the call itself refused, before what it raised."""
+
+FORWARD_ONLY = "forward only"
+"""How the reason of a training run begins whose outputs require no gradient: it came to no backward."""
+
+
+def forward_only(verdict: Verdict) -> bool:
+    """Tell whether a training run came to no backward, because no output requires a gradient."""
+    return (
+        bool(verdict.gradients)
+        and verdict.verdict == "unsupported"
+        and verdict.reason.startswith(FORWARD_ONLY)
+    )
 
 
 def combination(dtypes: Mapping[str, str]) -> str:
@@ -110,21 +129,23 @@ def convention_sentences(found: Mapping[str, tuple[str, ...]]) -> tuple[str, ...
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for key, names in sorted(found.items()):
         alike[tuple(names)].append(key)
-    lines = []
-    for names, keys in sorted(alike.items(), key=lambda item: item[1]):
-        if not names:
-            text = "changes from run to run"
-        elif len(names) == 1:
-            text = names[0]
-        elif len(names) > 3:
-            text = f"undetermined: {len(names)} conventions give these outputs"
-        else:
-            text = "undetermined between " + " and ".join(f"'{name}'" for name in names)
-        lines.append(f"{_join(keys)}: {text}")
-    return tuple(lines)
+    return tuple(
+        f"{join(keys)}: {in_words(names)}" for names, keys in sorted(alike.items(), key=lambda item: item[1])
+    )
 
 
-def _join(keys: list[str]) -> str:
+def in_words(names: Sequence[str], most: int = 3) -> str:
+    """Say which convention it is, given those that explain every run; more than `most` are only counted."""
+    if not names:
+        return "changes from run to run"
+    if len(names) == 1:
+        return names[0]
+    if len(names) > most:
+        return f"undetermined: {len(names)} conventions fit"
+    return "undetermined between " + " and ".join(f"'{name}'" for name in names)
+
+
+def join(keys: Iterable[str]) -> str:
     """Join "mode/dtypes" keys by mode: "none/bf16 fp16; residual/bf16 and 6 dtype mixes"."""
     modes: dict[str, list[str]] = defaultdict(list)
     for key in keys:
@@ -144,28 +165,37 @@ def refusals(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
     """Find the refusals that are not alike: the very same features and dtypes passed in another run.
 
     Such a refusal can only be for a size, a value or a repeat, and those may never be refused. Runs that were
-    written to be refused are no twins: they may pass because they were refused.
+    written to be refused are no twins: they may pass because they were refused. A training run is compared
+    with training runs, since a backward may be refused where the forward is not. One that cannot be asked,
+    for want of a graph or of a parameter for a gradient that arrives, was not refused by the call.
     """
-    refused: dict[tuple[str, str, tuple[str, ...]], list[Verdict]] = defaultdict(list)
-    passed: dict[tuple[str, str, tuple[str, ...]], list[Verdict]] = defaultdict(list)
+    refused: dict[tuple[str, str, tuple[str, ...], bool], list[Verdict]] = defaultdict(list)
+    passed: dict[tuple[str, str, tuple[str, ...], bool], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.requirements and verdict.requirements[0] in MEANT_TO_BE_REFUSED:
             continue
-        key = (verdict.mode, combination(verdict.dtypes), tuple(sorted(verdict.features)))
-        if verdict.verdict == "unsupported":
+        key = (
+            verdict.mode,
+            combination(verdict.dtypes),
+            tuple(sorted(verdict.features)),
+            bool(verdict.gradients),
+        )
+        asked = not verdict.gradients or REFUSED in verdict.reason
+        if verdict.verdict == "unsupported" and asked:
             refused[key].append(verdict)
         elif verdict.verdict in COMPUTED:
             passed[key].append(verdict)
     findings = []
     for key in sorted(refused.keys() & passed.keys()):
-        mode, dtypes, features = key
+        mode, dtypes, features, trains = key
         runs = sorted(refused[key], key=lambda v: v.run)
         twin = min(passed[key], key=lambda v: v.run)
         more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
+        special = " ".join(features) or "nothing special"
         said = f" ({runs[0].reason})" if runs[0].reason else ""
         message = (
-            f"refused {runs[0].run}{more}{said}, but computed {twin.run}, which has the same mode, dtypes "
-            f"and layouts ({mode}, {dtypes}, {' '.join(features) or 'nothing special'}); "
+            f"refused {'to train ' if trains else ''}{runs[0].run}{more}{said}, but computed {twin.run}, "
+            f"which has the same mode, dtypes and layouts ({mode}, {dtypes}, {special}); "
             "a size, a value or a repeat may not be refused"
         )
         where = {
@@ -174,6 +204,7 @@ def refusals(verdicts: Iterable[Verdict]) -> tuple[Finding, ...]:
             "run": runs[0].run,
             "passed": twin.run,
             "refused": len(runs),
+            **({"training": True} if trains else {}),
         }
         findings.append(Finding(CHECK, "REFUSE-ALIKE", "fail", message, where))
     return tuple(findings)

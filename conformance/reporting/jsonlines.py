@@ -44,9 +44,17 @@ WHOLE_LISTS = frozenset(
         "requirements",
         "features",
         "conventions",
+        "gradient_conventions",
     }
 )
 """Lists that decide: cut at 4 times the length of the others."""
+
+CONVENTIONS = frozenset({"conventions", "gradient_conventions"})
+"""Names of conventions, the likeliest first. A name is never cut, and a list as late as possible: less of
+either gives another intersection over the runs."""
+
+CONVENTIONS_AT_LEAST = 32
+"""y has 12. A gradient has more than 32 only in the oddest mix of dtypes; a line may not hold them all."""
 
 MAP_LIMIT = 40
 """Entries of a map in a line that must be cut; every line type has fewer keys."""
@@ -99,9 +107,7 @@ def _plain(value: Any, clean: Callable[[str], str], step: tuple[int, int] | None
         if step and key not in WHOLE_LISTS:
             entries = entries[:MAP_LIMIT]
         return {
-            _text(str(k), clean, None, "name"): _plain(
-                v, clean, step, key if key == "conventions" else str(k)
-            )
+            _text(str(k), clean, None, "name"): _plain(v, clean, step, key if key in CONVENTIONS else str(k))
             for k, v in entries
         }
     if isinstance(value, list | tuple):
@@ -115,14 +121,16 @@ def _list(value: list[Any], clean: Callable[[str], str], step: tuple[int, int] |
     limit = len(value) if step is None else step[1] * (4 if key in WHOLE_LISTS else 1)
     if key == "implementations":
         limit = len(value)  # the writer splits them over several lines
-    elif key == "conventions":
-        limit = max(limit, 16)  # there are 12: a cut list would give another intersection
+    elif key in CONVENTIONS:
+        limit = max(limit, CONVENTIONS_AT_LEAST)
     kept = value[:limit]
     if key == "findings" and len(value) > limit:  # those that decide stay
         order = {"fail": 0, "warn": 1}
         ranked = sorted(range(len(value)), key=lambda i: (order.get(_severity(value[i]), 2), i))
         kept = [value[i] for i in sorted(ranked[:limit])]
     entries = [_plain(entry, clean, step, key) for entry in kept]
+    if key in CONVENTIONS:
+        return entries  # a marker would be taken for a name
     if len(value) > limit and entries and all(isinstance(entry, str) for entry in entries):
         entries.append(f"… {len(value) - limit} more")
     return entries
@@ -137,6 +145,8 @@ def _text(value: str, clean: Callable[[str], str], step: tuple[int, int] | None,
     limit = step[0] if step else len(value)
     if key in IDENTITIES:
         limit = CUT_IDENTITY
+    elif key in CONVENTIONS:
+        limit, value = CUT_IDENTITY, clean(value)
     else:
         value = clean(value)
     if len(value) <= limit:

@@ -79,6 +79,7 @@ def one_of(words: tuple[str, ...], default: Any = REQUIRED) -> Key:
 TEXTS = Key("a list of texts", _is_list(_is_text), ())
 TEXT_MAP = Key("a map of texts", _is_map(_is_text), {})
 OBJECTS = Key("a list of objects", _is_list(lambda one: isinstance(one, Mapping)), ())
+CONVENTIONS = Key("a map of lists of texts", _is_map(_is_list(_is_text)), {})
 COUNTS = Key(
     "verdict -> integer",
     lambda value: _is_map(_is_count)(value) and set(value) <= set(VERDICTS),
@@ -157,6 +158,8 @@ VERDICT: dict[str, Key] = {
     "n_rows": count(0),
     "hidden_size": count(0),
     "seconds": Key("a number", _is_number, 0.0),
+    "gradients": TEXTS,  # the inputs that a training run differentiates by
+    "gradient_conventions": CONVENTIONS,  # gradient -> conventions that explain it
 }
 
 IMPLEMENTATION: dict[str, Key] = {
@@ -169,10 +172,14 @@ IMPLEMENTATION: dict[str, Key] = {
     "diagnosis": TEXTS,
     "counts": COUNTS,
     "waived": count(0),
-    "conventions": Key("a map of lists of texts", _is_map(_is_list(_is_text)), {}),
+    "conventions": CONVENTIONS,
     "findings": OBJECTS,
     "reasons": TEXTS,
+    "gradient_conventions": Key("a map of maps of texts", _is_map(TEXT_MAP.right), {}),
 }
+
+LEFT_OUT = ("gradients", "gradient_conventions")
+"""Keys that a line has only where they hold something: a forward run says nothing about gradients."""
 
 FOOTER: dict[str, Key] = {
     "type": one_of(("footer",)),

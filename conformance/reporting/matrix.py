@@ -10,6 +10,7 @@ from conformance.model import Requirement
 from conformance.reporting.columns import Column
 from conformance.reporting.naming import rank
 from conformance.reporting.showing import SYMBOLS
+from conformance.reporting.training import BACKWARD
 
 OPEN = "open"
 """The run failed for another requirement, so it shows nothing about this one."""
@@ -39,6 +40,10 @@ FAMILIES = {
     "INVARIANCE": "Invariance",
     "ACCURACY": "Accuracy",
     "RRMS": "Saved statistic",
+    "DX": "Gradient of x",
+    "DRESIDUAL": "Gradient of the residual",
+    "DWEIGHT": "Gradient of the weight",
+    "GRADMODE": "How gradients are asked",
 }
 
 
@@ -91,7 +96,7 @@ class Family:
 
 
 def families(found: Sequence[Column], requirements: Mapping[str, Requirement]) -> list[Family]:
-    """Give the rows of all requirements that any column was asked, by family in the order of their ranks."""
+    """Give the rows of all requirements that any column was asked, by family, BACKWARD last."""
     tallies = [tally(column) for column in found]
     ids = sorted({id_ for counts in tallies for id_ in counts}, key=lambda id_: rank(id_, requirements))
     grouped: dict[str, list[Row]] = defaultdict(list)
@@ -101,7 +106,8 @@ def families(found: Sequence[Column], requirements: Mapping[str, Requirement]) -
             for column, counts in zip(found, tallies, strict=True)
         )
         grouped[id_.split("-", 1)[0]].append(Row(id_, requirements.get(id_), cells))
-    return [Family(FAMILIES.get(name, name), tuple(rows)) for name, rows in grouped.items()]
+    order = [*(name for name in grouped if name not in BACKWARD), *(n for n in BACKWARD if n in grouped)]
+    return [Family(FAMILIES.get(name, name), tuple(grouped[name])) for name in order]
 
 
 def tally(column: Column) -> dict[str, Counter[str]]:

@@ -1,9 +1,10 @@
 """Which requirement an implementation violates, from the findings of all its failing runs.
 
-A finding of any check but `values` names its own requirement. A wrong value can have many causes, and one
-run seldom tells them apart; so the wrong formulas that each failing run matches are counted, and the formula
-that explains at least half of those that match any, and a third of all, gives the name. Everything here is a
-function of the set of verdicts: their order does not matter.
+A finding of most checks names its own requirement. A wrong value of y, dx, dresidual or dweight can have many
+causes, and one run seldom tells them apart; so the wrong formulas that each failing run matches are counted,
+for each of the four by itself, and the formula that explains at least half of those that match any, and a
+third of all, gives the name. Everything here is a function of the set of verdicts: their order does not
+matter.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.model import Finding, Requirement, Verdict
+from conformance.model import GRADIENT_OF, Finding, Requirement, Verdict
 
-VALUES = "values"
-"""The check whose findings are named by consensus."""
+GENERAL = {
+    "values": "ACCURACY-INTERVAL",
+    "dx": "DX-ACCURACY",
+    "dresidual": "DRESIDUAL-ACCURACY",
+    "dweight": "DWEIGHT-ACCURACY",
+}
+"""The checks whose findings are named by consensus, each check by its own; and what they are named for where
+most neutral runs are wrong for no known reason."""
+
+MOST = 0.75
+"""The share of the neutral runs that are most of them."""
 
 PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
-"""What it names only where it has proved it, by another call or by the bits: that needs no consensus."""
-
-GENERAL, MOST = "ACCURACY-INTERVAL", 0.75
-"""What values are named for that are wrong in most neutral runs (this share), for no known reason."""
+"""What they name only where they have proved it, by another call or by the bits: that needs no consensus."""
 
 UNKNOWN_RANK = 10_000
 """The rank of an id that the requirements do not hold: named last, but never lost."""
@@ -74,39 +81,44 @@ def name_failures(
             runs.setdefault(finding.requirement, set())
             first.setdefault(finding.requirement, finding.message)
 
-    wrong = [v for v in failing if any(_by_consensus(f) for f in v.failed)]
-    right = [v for v in verdicts if v.verdict in ("pass", "warn")]
-    by_value, sentences = _name_values(wrong, right, requirements)
+    by_value: dict[str, dict[str, str]] = defaultdict(dict)  # requirement -> sentence -> in which runs
+    for check in GENERAL:
+        for name, sentences in _name_values(check, verdicts, requirements).items():
+            for sentence, where in sentences.items():  # dx and dresidual share their faults: told once
+                by_value[name].setdefault(sentence, where)
     named = sorted({*runs, *by_value}, key=lambda name: rank(name, requirements))
     diagnosis: list[str] = []
     for name in named:
-        diagnosis.extend(sentences.pop(name, ()))
+        diagnosis.extend(sentence + where for sentence, where in by_value.get(name, {}).items())
         if name in runs:
             diagnosis.append(_how(name, first[name], runs[name]))
-    for rest in sentences.values():
-        diagnosis.extend(rest)
     return Naming(tuple(named), tuple(diagnosis))
 
 
-def _by_consensus(finding: Finding) -> bool:
+def _by_consensus(finding: Finding, check: str = "") -> bool:
+    """Tell whether a finding is named by consensus: that of one check, or of any."""
     proven = finding.requirement in PROVEN and not finding.candidates
-    return finding.check == VALUES and not proven
+    return finding.check in ((check,) if check else GENERAL) and not proven
 
 
 def _name_values(
-    wrong: Sequence[Verdict], right: Sequence[Verdict], requirements: Mapping[str, Requirement]
-) -> tuple[set[str], dict[str, list[str]]]:
-    """Name the failing values of several runs: by consensus of candidates, else by the runs themselves."""
+    check: str, verdicts: Sequence[Verdict], requirements: Mapping[str, Requirement]
+) -> dict[str, dict[str, str]]:
+    """Name what is wrong in the findings of one check: requirement -> sentence -> in which runs; or {}.
+
+    By consensus of the candidates, else by the runs themselves.
+    """
+    failing = sorted((v for v in verdicts if v.verdict in FALLBACK), key=lambda v: v.run)
+    wrong = [v for v in failing if _of(v, check)]
     if not wrong:
-        return set(), {}
+        return {}
     matched: Counter[tuple[str, str]] = Counter()
     sentence: dict[tuple[str, str], str] = {}
     explained = 0  # runs that match any wrong formula
     for verdict in wrong:
         here = {
             (name, requirement): text
-            for finding in verdict.failed
-            if _by_consensus(finding)
+            for finding in _of(verdict, check)
             for name, requirement, text in sorted(map(tuple, finding.candidates))
         }
         explained += bool(here)
@@ -115,24 +127,37 @@ def _name_values(
             sentence[key] = min(sentence.get(key, text), text)
     order = sorted(matched, key=lambda key: (-matched[key], rank(key[1], requirements), key[0]))
     # One fault can match formulas of several names, by width for instance; what they all violate counts.
-    violated = Counter(r for v in wrong for r in {r for f in v.failed for _, r, _ in f.candidates})
+    violated = Counter(r for v in wrong for r in {r for f in _of(v, check) for _, r, _ in f.candidates})
     enough = {r for r, n in violated.items() if 2 * n >= explained and 3 * n >= len(wrong)}
     clear = [k for k in order if 2 * matched[k] >= explained and 3 * matched[k] >= len(wrong)]
     order = clear or [k for k in order if k[1] in enough and violated[k[1]] == max(violated.values())]
     if order:
-        lines = [
-            f"{sentence[key].rstrip('. ')}, in {matched[key]} of {_failing_runs(len(wrong))}"
-            for key in order[:3]
-        ]
-        return {order[0][1]}, {order[0][1]: lines}
-    name = _without_consensus(wrong, right, requirements)
-    text = f"the values are wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
+        told: dict[str, str] = {}
+        for key in order[:3]:
+            text = sentence[key].rstrip(". ")
+            told.setdefault(text, f", in {matched[key]} of {_failing_runs(len(wrong))}")
+        return {order[0][1]: told}
+    name = _without_consensus(check, wrong, _right(check, verdicts), requirements)
+    what = "the values are" if check == "values" else f"{check} is"
+    text = f"{what} wrong in {_failing_runs(len(wrong))}, and no known wrong formula explains "
     text += "half of them" if matched else "them"
-    return {name}, {name: [text]}
+    return {name: {text: ""}}
+
+
+def _of(verdict: Verdict, check: str) -> list[Finding]:
+    return [finding for finding in verdict.failed if _by_consensus(finding, check)]
+
+
+def _right(check: str, verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Give the runs in which the check found nothing: those that passed and had such a gradient to judge."""
+    passed = [v for v in verdicts if v.verdict in ("pass", "warn")]
+    if check == "values":
+        return passed
+    return [v for v in passed if any(GRADIENT_OF.get(role) == check for role in v.gradients)]
 
 
 def _without_consensus(
-    wrong: Sequence[Verdict], right: Sequence[Verdict], requirements: Mapping[str, Requirement]
+    check: str, wrong: Sequence[Verdict], right: Sequence[Verdict], requirements: Mapping[str, Requirement]
 ) -> str:
     """Name wrong values that no formula explains, by which runs are wrong.
 
@@ -142,12 +167,11 @@ def _without_consensus(
     """
     failed = sum(v.neutral for v in wrong)
     if failed and failed >= MOST * (failed + sum(v.neutral for v in right)):
-        return GENERAL
+        return GENERAL[check]
     names = [
         (not verdict.neutral, rank(finding.requirement, requirements))
         for verdict in wrong
-        for finding in verdict.failed
-        if _by_consensus(finding)
+        for finding in _of(verdict, check)
     ]
     return min(names)[1][1]
 

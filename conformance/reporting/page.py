@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from conformance.load import requirements as bundled_requirements
 from conformance.model import Finding, Requirement, Verdict
-from conformance.reporting.accuracy_table import accuracy_rows
+from conformance.reporting.accuracy_table import accuracy_rows, heading
 from conformance.reporting.columns import Column, columns, differences
 from conformance.reporting.consistency import combination, convention_sentences
 from conformance.reporting.matrix import CELL_SYMBOLS, STATES, alone, families, not_asked
@@ -42,6 +42,7 @@ from conformance.reporting.showing import (
     values,
     visible,
 )
+from conformance.reporting.training import gradient_sentences
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -106,6 +107,7 @@ def render(results: Sequence[Result], requirements: Mapping[str, Requirement] | 
         alone=[(id_, found[index].label) for id_, index in alone(rows)] if len(found) > 1 else [],
         not_asked=not_asked(found, known),
         conventions=_conventions(found),
+        gradients=_gradients(found),
         differences=differences(found),
         requirements=known,
         states=STATES,
@@ -130,7 +132,13 @@ def _environment() -> Environment:
         finalize=_finalize,
     )
     environment.filters.update(
-        name=visible, number=number, link=link, counted=counted, shorten=shorten, dtypes=combination
+        name=visible,
+        heading=heading,
+        number=number,
+        link=link,
+        counted=counted,
+        shorten=shorten,
+        dtypes=combination,
     )
     environment.globals.update(
         symbols=SYMBOLS, cell_symbols=CELL_SYMBOLS, state_words=STATE_WORDS, reproduce=reproduce
@@ -164,6 +172,7 @@ class Card:
     not_covered: list[tuple[str, int]]
     statistics: tuple[list[str], list[Any]]
     conventions: tuple[str, ...]
+    gradients: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -194,6 +203,7 @@ def _card(index: int, column: Column, budget: int) -> Card:
         not_covered=_not_covered(column.verdicts),
         statistics=accuracy_rows(column.verdicts),
         conventions=convention_sentences(column.one.conventions),
+        gradients=gradient_sentences(column.one.gradient_conventions),
     )
 
 
@@ -223,3 +233,9 @@ def _conventions(found: Sequence[Column]) -> list[tuple[str, list[tuple[str, ...
     """Give (mode/dtypes, each column's conventions or None, whether the dtypes are uniform)."""
     keys = sorted({key for column in found for key in column.one.conventions})
     return [(key, [c.one.conventions.get(key) for c in found], "=" not in key) for key in keys]
+
+
+def _gradients(found: Sequence[Column]) -> list[tuple[str, list[Mapping[str, str] | None], bool]]:
+    """Give (mode/dtypes, each column's conventions of its gradients or None, whether dtypes are uniform)."""
+    keys = sorted({key for column in found for key in column.one.gradient_conventions})
+    return [(key, [c.one.gradient_conventions.get(key) for c in found], "=" not in key) for key in keys]

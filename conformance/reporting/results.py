@@ -189,10 +189,15 @@ def _split_header(header: Mapping[str, Any], scrubber: Scrubber) -> list[str]:
 
 
 def as_json(value: Verdict | Finding | ImplementationResult) -> dict[str, Any]:
-    """Give a dataclass as a dict of its fields, findings too; unlike `asdict` it copies no mapping proxy."""
+    """Give a dataclass as a dict of its fields, findings too; unlike `asdict` it copies no mapping proxy.
+
+    What a line has only where it holds something (`line_keys.LEFT_OUT`) is left out where it is empty.
+    """
     line: dict[str, Any] = {}
     for field in fields(value):
         entry = getattr(value, field.name)
+        if field.name in kinds.LEFT_OUT and not entry:
+            continue
         line[field.name] = [as_json(f) for f in entry] if field.name == "findings" else entry
     return line
 
@@ -203,8 +208,9 @@ def parse_verdict(line: Mapping[str, Any]) -> Verdict:
     del known["type"]
     known["findings"] = tuple(_finding(f) for f in known["findings"])
     known["stats"] = {name: kinds.number(value) for name, value in known["stats"].items()}
-    for name in ("conventions", "not_covered", "features", "requirements"):
+    for name in ("conventions", "not_covered", "features", "requirements", "gradients"):
         known[name] = tuple(known[name])
+    known["gradient_conventions"] = _tuples(known["gradient_conventions"])
     return Verdict(**known)
 
 
@@ -213,10 +219,14 @@ def parse_implementation(line: Mapping[str, Any]) -> ImplementationResult:
     known = kinds.complete(kinds.IMPLEMENTATION, line, "implementation")
     del known["type"]
     known["findings"] = tuple(_finding(f) for f in known["findings"])
-    known["conventions"] = {name: tuple(value) for name, value in known["conventions"].items()}
+    known["conventions"] = _tuples(known["conventions"])
     for name in ("named", "diagnosis", "reasons"):
         known[name] = tuple(known[name])
     return ImplementationResult(**known)
+
+
+def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(value) for name, value in lists.items()}
 
 
 def _finding(line: Mapping[str, Any]) -> Finding:

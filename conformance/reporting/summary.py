@@ -27,6 +27,7 @@ from conformance.reporting.showing import (
     values,
     visible,
 )
+from conformance.reporting.training import gradient_sentences
 
 WIDTH = 100
 LABEL = 12
@@ -154,9 +155,16 @@ def _facts(column: Column, known: Mapping[str, Requirement]) -> list[tuple[str, 
         facts.append(("because", "; ".join(one.reasons)))
     if one.conventions:
         facts.append(("convention", " / ".join(convention_sentences(one.conventions))))
+    if one.gradient_conventions:
+        facts.append(("gradients", " / ".join(gradient_sentences(_uniform(one.gradient_conventions)))))
     if column.verdicts:
         facts.append(("runs", counts_line(one)))
     return [*facts, *_grouped(column)]
+
+
+def _uniform(found: Mapping[str, Mapping[str, str]]) -> Mapping[str, Mapping[str, str]]:
+    """Give the combinations whose tensors have one dtype, where there are any: a page has the mixes too."""
+    return {key: words for key, words in found.items() if "=" not in key} or found
 
 
 def _grouped(column: Column) -> list[tuple[str, str]]:
