@@ -21,7 +21,7 @@ _HALVED_CAP = 16384
 
 # Rows this short get tiles of many rows; at least as many elements as a program has threads.
 _TILE_ELEMENTS = 4096
-_MOST_TILE_ROWS = 256
+_MOST_TILE_ROWS = 512
 
 # Columns of a program where a row is cut into blocks, and of a step of the projection.
 _COLUMNS_BLOCK_SIZE = 4096

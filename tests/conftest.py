@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from in_process import InProcess
 from small_runs import Tried
 
 
@@ -23,3 +24,9 @@ def folder(tmp_path: Path) -> Path:
     made = tmp_path / "an empty folder"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    """A worker without a process of its own."""
+    return InProcess(monkeypatch)
