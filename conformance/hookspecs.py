@@ -25,6 +25,10 @@ to. This module is complete; saved as `mypkg.py`, it makes `pytest --impl=mypkg:
 
 A package that is installed can also be named without its module: list the module that holds the hook under
 the entry-point group `rmsnorm_conformance`, and `pytest --impl=norm` finds it.
+
+Gradients are asked through autograd where an output requires one. `Call.differentiable` says beforehand that
+none ever does, or that they do; `Call.backward` declares a backward function that is called by itself, with
+what the forward returned; `Call.consumes_dy` that the gradients that arrive may be overwritten.
 """
 
 from __future__ import annotations

@@ -1,25 +1,26 @@
 """The suite's own score: wrong kernels caught and named, right ones accused.
 
 Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score
-asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails;
-the full one asks everything. A right variant that fails, a mutant that does
-not, or too many misnamed ones fail the score.
+asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails:
+training runs where its fault is one of the backward, forward runs elsewhere. A variant is asked a spread of
+both. The full score asks everything. A right variant that fails, or is not warned for what it says of itself,
+a mutant that does not fail, or too many misnamed ones fail the score.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
 from conformance import load, mutants, variants
 from conformance.bench import Bench, this_machine
-from conformance.model import Run, Verdict
+from conformance.model import Implementation, Requirement, Run, Verdict
 from conformance.plan import selected
-from conformance.reporting.conclude import conclude
+from conformance.reporting.conclude import ImplementationResult, conclude
 
 AIMED = 14
 """Runs written for the broken requirement that the quick score asks of a mutant before it names the fault."""
@@ -27,6 +28,12 @@ NAMED = 0.9
 """Share of the mutants that must be named for the requirement that they break."""
 NEUTRAL = 6
 """Small plain runs it asks as well: a fault that shows there is not one of layouts or sizes."""
+BOTH = 2
+"""Small plain forward runs of a mutant of the backward: its forward is right."""
+LARGE = 1 << 20
+"""Elements of x above which a training run is asked of a mutant only while nothing has failed."""
+SPREAD, TRAINING_SPREAD = 60, 45
+"""Forward and training runs that a variant is asked, from the cheapest to the dearest."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,13 @@ class Score:
     diagnosis: tuple[str, ...]
     seconds: float
     error: str = ""
+    unwarned: tuple[str, ...] = ()  # what a variant should be warned for and was not
 
     @property
     def right(self) -> bool:
         """Caught and named where it is wrong, not accused where it is right."""
         if not self.expected:
-            return not self.failed and not self.error and self.asked > 0
+            return not (self.failed or self.error or self.unwarned) and self.asked > 0
         return self.caught and bool(self.named) and self.named[0] == self.expected
 
     @property
@@ -61,7 +69,7 @@ class Score:
         if self.right:
             return "caught and named" if self.expected else "not accused"
         if not self.expected:
-            return "ACCUSED"
+            return "NOT WARNED" if self.unwarned and not (self.failed or self.error) else "ACCUSED"
         return "caught, but named otherwise" if self.caught else "SURVIVED"
 
 
@@ -78,40 +86,86 @@ def score_one(spec: str, expected: str, device: str, full: bool) -> Score:
                          time.perf_counter() - started, "" if expected else loaded.message)  # fmt: skip
         runs = selected(load.load([load.bundled()]), "default", loaded.implementation.calls)
         verdicts: list[Verdict] = []
-        first, rest = _ordered(runs, expected)
+        first, rest = _ordered(runs, spec)
         for run in first if not full else runs:
             verdicts.append(bench.verdict(spec, run))
-        for run in rest if not full and expected else ():
+        # Some faults show in no single run, only in how several compare.
+        result = _concluded(loaded.implementation, verdicts, requirements)
+        caught = any(f.severity == "fail" for f in result.findings)
+        for run in rest if not full and expected and not caught else ():
             if any(v.failed for v in verdicts):
                 break
             verdicts.append(bench.verdict(spec, run))
-        result = conclude(
-            loaded.implementation.name, verdicts, requirements, complete=False, profile="default",
-            declared={}, modes=list(loaded.implementation.calls),
-        )  # fmt: skip
+        result = _concluded(loaded.implementation, verdicts, requirements)
     finally:
         bench.close()
     bad = [v for v in verdicts if v.verdict in ("fail", "crash", "broken")]
     overall = [f for f in result.findings if f.severity == "fail"]
+    warned = {f.requirement for v in verdicts for f in v.findings if f.severity == "warn"}
+    warned |= {f.requirement for f in result.findings if f.severity == "warn"}
     shown = f"{bad[0].run}: {(bad[0].failed[0].message if bad[0].failed else bad[0].reason)}" if bad else ""
     return Score(
         spec, expected, len(verdicts), len(bad) + len(overall), result.named,
         sum(v.verdict == "warn" for v in verdicts), shown, result.diagnosis, time.perf_counter() - started,
+        unwarned=tuple(w for w in _warns(spec) if w not in warned),
     )  # fmt: skip
 
 
-def _ordered(runs: Sequence[Run], expected: str) -> tuple[list[Run], list[Run]]:
-    """(the runs to ask first, the others), cheapest first. A variant is asked a spread of all."""
-    by_cost = sorted(runs, key=lambda r: (r.n_rows * r.hidden_size, r.id))
-    if not expected:
-        step = max(1, len(by_cost) // 60)
-        return by_cost[::step], []
-    aimed = [r for r in by_cost if expected in r.requirements]
-    aimed = aimed[:: max(1, len(aimed) // AIMED)]
-    plain = [r for r in by_cost if not r.features and r.scenario == "once" and r.n_rows > 1]
-    plain = [r for r in plain if r.hidden_size > 64][:NEUTRAL]
+def _concluded(
+    implementation: Implementation, verdicts: Sequence[Verdict], requirements: Mapping[str, Requirement]
+) -> ImplementationResult:
+    return conclude(
+        implementation.name, verdicts, requirements, complete=False, profile="default", declared={},
+        modes=list(implementation.calls),
+    )  # fmt: skip
+
+
+def _warns(spec: str) -> tuple[str, ...]:
+    """What a right variant says that it should be warned for."""
+    kind, _, name = spec.partition(":")
+    return variants.warns(name) if kind == "variant" else ()
+
+
+def _ordered(runs: Sequence[Run], spec: str) -> tuple[list[Run], list[Run]]:
+    """(the runs to ask first, the others), cheapest first within each kind."""
+    by_cost = sorted(runs, key=lambda r: (_elements(r), r.id))
+    forward, training = ([r for r in by_cost if r.trains is trains] for trains in (False, True))
+    kind, _, name = spec.partition(":")
+    if kind == "variant":
+        aimed = [r for w in _warns(spec) for r in _aimed(training, w)]
+        spread = [*_spread(forward, SPREAD), *_spread(training, TRAINING_SPREAD), *aimed]
+        return list({r.id: r for r in spread}.values()), []
+    label = mutants.label(name)
+    asked, other = (training, forward) if label.backward else (forward, [])
+    plain = [*_plain(asked)[:NEUTRAL], *_plain(other)[:BOTH]]
+    aimed = _aimed([r for r in asked if not (r.trains and _elements(r) > LARGE)], label.breaks)
     first = {r.id: r for r in (*aimed, *plain)}
-    return list(first.values()), [r for r in by_cost if r.id not in first]
+    rest = [r for r in (*asked, *other) if r.id not in first]
+    return list(first.values()), sorted(rest, key=lambda r: label.breaks not in r.requirements)
+
+
+def _elements(run: Run) -> int:
+    return run.n_rows * run.hidden_size
+
+
+def _aimed(runs: Sequence[Run], requirement: str) -> list[Run]:
+    """Those written for a requirement, spread over their costs."""
+    aimed = [r for r in runs if requirement in r.requirements]
+    return aimed[:: max(1, len(aimed) // AIMED)]
+
+
+def _plain(runs: Sequence[Run]) -> list[Run]:
+    """Those without anything special: what shows there is not a fault of layouts or sizes."""
+    plain = [r for r in runs if not r.features and r.scenario == "once" and r.n_rows > 1]
+    return [r for r in plain if r.hidden_size > 64 and (not r.trains or _all_gradients(r))]
+
+
+def _all_gradients(run: Run) -> bool:
+    return set(run.gradients) == set(run.dtypes) and (run.mode == "none" or len(run.upstream) == 2)
+
+
+def _spread(runs: Sequence[Run], number: int) -> list[Run]:
+    return list(runs)[:: max(1, len(runs) // number)]
 
 
 def score(
@@ -167,6 +221,7 @@ def table(scores: Sequence[Score]) -> str:
     for s in scores:
         if not s.right:
             expected, named = s.expected or "no failure", ", ".join(s.named[:3])
+            expected = f"a warning of {', '.join(s.unwarned)}" if s.unwarned else expected
             lines.append(f"{s.spec}: {s.outcome}; expected {expected}, named {named}")
             lines.append(f"    {s.error or s.first}"[:400])
     wrong = [s for s in scores if s.expected]

@@ -25,6 +25,16 @@ REQUIREMENTS = {
         Requirement("SIZE-WIDTH", 93, "MUST", "Every hidden_size is right.", "why", "source"),
         Requirement("ACCURACY-CONVENTION", 115, "SHOULD", "One convention.", "why", "source"),
         Requirement("ACCURACY-INTERVAL", 120, "MUST", "y lies in the interval.", "why", "source"),
+        Requirement("DWEIGHT-PRESENT", 135, "MUST", "weight gets a gradient.", "why", "source"),
+        Requirement("GRADMODE-ALIKE", 136, "MUST", "Differentiable everywhere or nowhere.", "why", "source"),
+        Requirement("DX-WEIGHT", 160, "MUST", "The weight multiplies dy once.", "why", "source"),
+        Requirement("DX-ROWS", 163, "MUST", "A row of dx is that row's alone.", "why", "source"),
+        Requirement("DWEIGHT-XHAT", 164, "MUST", "dweight sums dy * x_hat.", "why", "source"),
+        Requirement(
+            "GRADMODE-RETAINED", 172, "MUST", "A second backward is like the first.", "why", "source"
+        ),
+        Requirement("DX-ACCURACY", 180, "MUST", "dx lies in the interval.", "why", "source"),
+        Requirement("DWEIGHT-ACCURACY", 182, "MUST", "dweight lies in the interval.", "why", "source"),
     )
 }
 
@@ -64,6 +74,16 @@ def wrong(requirement: str, *candidates: tuple[str, str, str], check: str = "val
     }
     message = f"y[3, 17] is 1.5, but should be 1.0 ({requirement})"
     return Finding(check, requirement, "fail", message, where, candidates)
+
+
+def training(run: str = "gradients/plain[none,bf16,h=257]", **changes: Any) -> Verdict:
+    """Make the verdict of a training run; it passes and asks for dx and dweight unless changed."""
+    gradients = changes.setdefault("gradients", ("x", "weight"))
+    names = {"x": "dx", "residual": "dresidual", "weight": "dweight"}
+    found = {names[g]: ("exact sum",) for g in gradients} if changes.get("verdict", "pass") == "pass" else {}
+    changes.setdefault("gradient_conventions", found)
+    changes.setdefault("requirements", ("DX-WEIGHT",))
+    return make(run, **{"n_rows": 7, "hidden_size": 257, **changes})
 
 
 def failing(run: str, *findings: Finding, **changes: Any) -> Verdict:
@@ -189,6 +209,8 @@ def hostile_result(folder: Path) -> Result:
                     requirements=(text,),
                     obtained=text,
                     stats={text: 1.0},
+                    gradients=(text,),
+                    gradient_conventions={text: (text,)},
                 )
             )
     return read(written(folder / "hostile.jsonl", head, verdicts))

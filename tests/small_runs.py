@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from conformance.bench import Bench
 from conformance.load import requirements
-from conformance.model import Fill, Finding, Run, Verdict
+from conformance.model import UPSTREAM_OF, Fill, Finding, Run, Verdict
 from conformance.plan import Machine
 
 RIGHT = '''
@@ -36,6 +37,17 @@ def run(width: int = 32, rows: int = 3, mode: str = "none", dtype: str = "float3
         "requirements": ("ACCURACY-INTERVAL",),
     }  # fmt: skip
     return Run(**{**values, **changes})
+
+
+def training(
+    width: int = 32, rows: int = 3, mode: str = "none", dtype: str = "float32", **changes: Any
+) -> Run:
+    """One small training run: every input requires a gradient, and that of every output arrives."""
+    plain = run(width, rows, mode, dtype, **changes)
+    outputs = ("y",) if mode == "none" else ("y", "residual_out")
+    wanted = {"gradients": tuple(plain.dtypes), "upstream": outputs, "profiles": ("training",), **changes}
+    arriving = {UPSTREAM_OF[o]: Fill(seed=11 + i) for i, o in enumerate(wanted["upstream"])}
+    return replace(plain, **{**wanted, "fills": {**plain.fills, **arriving}})
 
 
 class Tried:

@@ -34,7 +34,9 @@ def test_a_whole_passing_core_is_certified():
     assert result.reasons == ()
     assert result.named == ()
     assert result.counts["pass"] == 12
-    assert result.sentence == "Certified in profile default, grade strict, for none (fp16 bf16)."
+    assert result.sentence == (
+        "Certified in profile default, grade strict, for none (fp16 bf16), forward only: training not asked."
+    )
 
 
 @pytest.mark.parametrize("profile", ["default", "inference", "full"])

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from signature_text import GIVEN, function_of
 from conformance import hookspecs
 from conformance.calling import targets
 from conformance.calling.descriptions import describe, from_description
-from conformance.calling.invoke import invoke
+from conformance.calling.invoke import invoke, prepare_backward
 from conformance.errors import ImportFailed, NoSuchImplementation, from_json, to_json
+from conformance.model import Backward, Call, Implementation, Parameter
 
 
 @pytest.fixture
@@ -157,6 +159,19 @@ def test_description_crosses_as_json() -> None:
         assert call.parameter("eps").value == "inf"
     with pytest.raises(ValueError, match="load it again"):
         invoke(back.calls["none"], GIVEN)
+
+
+def test_what_a_call_says_of_its_gradients_crosses_as_json() -> None:
+    """An explicit backward comes back with its parameters and slots; differentiable and consumes_dy too."""
+    backward = Backward(invoke, (Parameter("dout", "dy"), Parameter("eps", "eps", value=1e-6)), ("", "dx"))
+    made = Call(invoke, (Parameter("x", "x"),), backward=backward, differentiable=False, consumes_dy=True)
+    text = json.dumps(describe(Implementation("mine", {"none": made})), allow_nan=False)
+    (back,) = from_description(json.loads(text)).calls.values()
+    assert back == replace(made, function=None, backward=replace(backward, function=None))
+    with pytest.raises(ValueError, match="load it again"):
+        prepare_backward(back, GIVEN)
+    with pytest.raises(ValueError, match="no explicit backward"):
+        prepare_backward(replace(back, backward=None), GIVEN)
 
 
 def test_describing_imports_no_torch() -> None:

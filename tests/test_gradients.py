@@ -129,11 +129,11 @@ def test_in_sixteen_bits_a_kernel_comes_out_in_its_own_convention(dtype: str) ->
         p = gradient_problem((9, 1000), Fill(seed=1), dtype, fused=fused)
         for convention in dx_conventions(p):
             assert explain_dx(p, Dx(convention)(p)).conventions == (convention.name,)
-        for convention in dweight_conventions(p):
+        for terms in dweight_conventions(p):
             # Mixed differs from the rounded sum by the statistic alone: in fp16 often too little to see.
-            found = explain_dweight(p, Dweight(convention)(p)).conventions
+            found = explain_dweight(p, Dweight(terms)(p)).conventions
             assert {name.replace("mixed", "rounded sum") for name in found} == {
-                convention.name.replace("mixed", "rounded sum")
+                terms.name.replace("mixed", "rounded sum")
             }
 
 
@@ -152,6 +152,7 @@ def test_names_do_not_depend_on_which_gradients_arrive() -> None:
     p = gradient_problem(SHAPE, Fill(seed=1), "bfloat16", fused=True)
     names = {c.name for c in dx_conventions(p)}
     assert "exact sum, a rounded, added after rounding" in names
+    assert p.dy is not None
     alone = replace(p, dy=None)
     assert set(explain_dx(alone, Dx(dx_conventions(p)[0])(replace(p, dy=p.dy * 0))).conventions) == names
     without = replace(p, dresidual_out=None)

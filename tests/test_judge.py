@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from counterexamples import Times, Wrong
+from gradient_counterexamples import RIGHT as RIGHT_GRADIENTS
+from gradient_counterexamples import WRONG_GRADIENTS
 from in_process import REQUIREMENTS, InProcess, call
 from small_runs import run
 
@@ -48,17 +51,6 @@ def truncated(values, dtype):
     """bf16 by cutting the low half of fp32 off."""
     assert dtype == torch.bfloat16
     return (values.view(torch.int32) >> 16).to(torch.int16).view(torch.bfloat16)
-
-
-class Times:
-    """A function that does one thing in its first calls and another thing later."""
-
-    def __init__(self, first, later, after: int = 1) -> None:
-        self.first, self.later, self.after, self.calls = first, later, after, 0
-
-    def __call__(self, *arguments):
-        self.calls += 1
-        return (self.first if self.calls <= self.after else self.later)(*arguments)
 
 
 class Once:
@@ -107,19 +99,6 @@ def one_ulp_up(x, weight, eps):
 
 
 # --- the counterexamples -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """One wrong implementation: `right` is the same without the fault, on the same run."""
-
-    check: str
-    requirement: str
-    function: Any
-    run: Run = field(default_factory=run)
-    call: dict[str, Any] = field(default_factory=dict)
-    observed: dict[str, Any] = field(default_factory=dict)  # fields of the observation, set by hand
-    right: Any = None
 
 
 NAN = run(
@@ -184,6 +163,7 @@ WRONG = (
     Wrong("values", "MEM-READ", scaled(float("nan")), observed={"outside_matters": "MEM-READ"}),
     Wrong("values", "SPECIAL-NONFINITE", lambda x, w, e: norm(x.nan_to_num(), w, e), NAN),
     Wrong("values", "REFUSE-DEVICE", scaled(2.0), refusing("device_mixed")),
+    *WRONG_GRADIENTS,
 )  # fmt: skip
 RIGHT = {"none": norm, "residual": fused, "residual_in_place": fused_in_place}
 
@@ -202,8 +182,9 @@ def verdict_of(observation: Observation):
 def right_call(wrong: Wrong) -> Call:
     if wrong.right is not None:
         return wrong.right
-    kept = {k: v for k, v in wrong.call.items() if k != "returns"}
-    return call(RIGHT[wrong.run.mode], wrong.run.mode, **kept)
+    kept = {k: v for k, v in wrong.call.items() if k not in ("returns", "backward")}
+    right = RIGHT_GRADIENTS if wrong.run.trains else RIGHT
+    return call(right[wrong.run.mode], wrong.run.mode, **kept)
 
 
 def test_every_requirement_of_every_check_has_a_counterexample() -> None:

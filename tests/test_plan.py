@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from in_process import call
-from small_runs import run
+from small_runs import run, training
 
 from conformance.load import bundled, load
-from conformance.model import DTYPES, Call, Implementation, NotPlanned, Parameter, PlannedRun, Run
+from conformance.model import DTYPES, Backward, Call, Implementation, NotPlanned, Parameter, PlannedRun, Run
 from conformance.plan import Machine, plan, selected, twins
 
 CPU = Machine("cpu", 8.0)
@@ -113,13 +115,69 @@ def test_twins_of_a_wrong_argument_are_valid() -> None:
         assert (twin.fault, twin.scenario) == (None, "once")
 
 
+CASES = load([bundled()])
+
+
+def ids(profile: str, one: Call) -> set[str]:
+    return {r.id for r in selected(CASES, profile, {"none": one})}
+
+
 def test_profiles_and_modes_select() -> None:
-    """default is inference; smoke is a part of it, full holds it; unclaimed modes are left out."""
-    cases = load([bundled()])
-    ids = {
-        p: {r.id for r in selected(cases, p, ("none",))} for p in ("default", "inference", "smoke", "full")
-    }
-    assert ids["default"] == ids["inference"]
-    assert ids["smoke"] < ids["inference"] <= ids["full"]
-    assert all(r.mode == "none" for r in selected(cases, "full", ("none",)))
-    assert selected(cases, "full", ()) == []
+    """smoke is a part of inference, full holds everything; unclaimed modes are left out."""
+    asked = {p: ids(p, USUAL) for p in ("smoke", "inference", "training", "full")}
+    assert asked["smoke"] < asked["inference"] < asked["full"]
+    assert asked["training"] < asked["full"]
+    assert not asked["inference"] & asked["training"]
+    assert all(r.mode == "none" for r in selected(CASES, "full", {"none": USUAL}))
+    assert selected(CASES, "full", {}) == []
+
+
+EXPLICIT = Backward(None, (Parameter("dy", "dy"), Parameter("x", "x"), Parameter("rrms", "rrms")))
+
+
+@pytest.mark.parametrize(
+    ("one", "trains"),
+    [
+        (USUAL, True),
+        (replace(USUAL, differentiable=True), True),
+        (replace(USUAL, differentiable=False), False),
+        (replace(USUAL, differentiable=False, backward=EXPLICIT), True),
+    ],
+)
+def test_the_default_profile_trains_what_has_gradients(one: Call, trains: bool) -> None:
+    """inference, and training unless the call is known to be forward only; an explicit backward will do."""
+    expected = ids("inference", one) | (ids("training", one) if trains else set())
+    assert ids("default", one) == expected
+
+
+@pytest.mark.parametrize("profile", ["training", "full"])
+def test_a_forward_only_call_is_unsupported_where_training_is_asked_for(profile: str) -> None:
+    """Its training runs are shown, as unsupported, with the reason."""
+    one = replace(USUAL, differentiable=False)
+    training_ids = {r.id for r in selected(CASES, profile, {"none": one}) if r.trains}
+    assert training_ids == ids("training", USUAL)
+    found = asked(training(), one)
+    assert isinstance(found, NotPlanned)
+    assert (found.verdict, found.reason) == ("unsupported", "forward only: no output requires grad")
+
+
+@pytest.mark.parametrize("differentiable", [True, None])
+def test_a_training_run_is_planned(differentiable: bool | None) -> None:
+    """Where there are gradients, or nobody knows, it is asked."""
+    one = replace(USUAL, differentiable=differentiable)
+    assert isinstance(asked(training(), one), PlannedRun)
+
+
+def test_a_twin_of_a_training_run_asks_for_the_same_gradients() -> None:
+    """What is wanted, what arrives and its fill stay; layout, rank, mix and scenario go."""
+    special = training(
+        shape=(2, 3, 40), mode="residual", gradients=("x", "weight"), upstream=("residual_out",),
+        layouts={"dresidual_out": "expanded", "x": "row_slice"}, scenario="retained",
+        dtypes={"x": "bfloat16", "residual": "float32", "weight": "float32"},
+    )  # fmt: skip
+    first, *others = twins(special, DTYPES)
+    assert (first.gradients, first.upstream) == (("x", "weight"), ("residual_out",))
+    assert first.fills["dresidual_out"] == special.fills["dresidual_out"]
+    assert (first.layouts, first.scenario, first.shape) == ({}, "once", (6, 40))
+    assert first.dtype_of("dresidual_out") == "bfloat16"
+    assert len(others) == 2

@@ -20,6 +20,7 @@ from reporting_samples import (
     header,
     make,
     some,
+    training,
     written,
     wrong,
 )
@@ -168,6 +169,73 @@ def test_every_implementation_needs_its_line(tmp_path):
         writer.close([ImplementationResult("mine", False, True, "x")], 0)
 
 
+# --- gradients -----------------------------------------------------------------------------------------
+
+
+def test_only_training_runs_say_something_about_gradients(tmp_path):
+    conventions = {"dx": ("exact sum, a rounded", "mixed"), "dweight": (), "dresidual": ("exact sum",)}
+    verdict = training("t[1]", gradients=("x", "weight"), gradient_conventions=conventions)
+    path = written(tmp_path / "a.jsonl", header("mine"), [*core(), verdict])
+    result = read(path)
+    assert result.verdicts[-1] == verdict
+    assert result.result("mine").gradient_conventions == {
+        "none/bf16": {
+            "dx": "undetermined between 'exact sum, a rounded' and 'mixed'",
+            "dresidual": "exact sum",
+        }
+    }
+    saying = [line for line in lines(path) if {"gradients", "gradient_conventions"} & set(line)]
+    assert [line["type"] for line in saying] == ["verdict", "implementation"]
+    assert saying[0]["gradients"] == ["x", "weight"]
+    validator = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text("utf-8")))
+    for line in saying:
+        validator.validate(line)
+
+
+def test_a_file_from_before_the_backward_is_read(tmp_path):
+    path = written(tmp_path / "a.jsonl", header("mine"), core())
+    assert not any({"gradients", "gradient_conventions"} & set(line) for line in lines(path))
+    result = read(path)
+    assert all(v.gradients == () and v.gradient_conventions == {} for v in result.verdicts)
+    assert result.result("mine").gradient_conventions == {}
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMA.parent.glob("*/*.jsonl")), ids=lambda path: path.stem)
+def test_the_published_files_are_read(path):
+    result = read(path)
+    assert result.footer is not None
+    assert result.verdicts
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("gradients", "x"), ("gradients", [1]), ("gradient_conventions", {"dx": "exact sum"})],
+)
+def test_gradients_of_another_type_are_refused(tmp_path, key, value):
+    path = written(tmp_path / "a.jsonl", header("mine"), some())
+    rewrite(path, lambda ls: [ls[0], {**ls[1], key: value}, *ls[2:]])
+    with pytest.raises(IncompleteReport, match=f"'{key}' is"):
+        read(path)
+
+
+def test_conventions_of_gradients_are_cut_last(tmp_path):
+    names = tuple(f"exact sum, a rounded, {'rounded weight, ' * 5}{i}" for i in range(32))
+    conventions = {"dx": names, "dresidual": names, "dweight": names}
+    verdict = training(
+        "a[1]",
+        verdict="fail",
+        reason="r" * 100_000,
+        findings=(wrong("MEM-WRITE", check="guard"),) * 60,
+        gradient_conventions=conventions,
+    )
+    with Writer(tmp_path / "a.jsonl", header("mine")) as writer:
+        assert writer.verdict(verdict).gradient_conventions == conventions
+        more = {"dx": tuple(f"{'x' * 200} {i}" for i in range(200))}
+        kept = writer.verdict(replace(verdict, run="a[2]", gradient_conventions=more)).gradient_conventions
+        assert kept == {"dx": more["dx"][: len(kept["dx"])]}
+        assert len(kept["dx"]) >= 32
+
+
 # --- long and hostile texts ----------------------------------------------------------------------------
 
 
@@ -314,7 +382,7 @@ def test_the_schema_has_the_keys_of_the_reader(kind):
     keys = getattr(line_keys, kind.upper())
     assert set(definition["properties"]) == set(keys)
     assert definition["additionalProperties"] is False
-    assert set(definition["required"]) == set(keys)
+    assert set(definition["required"]) == set(keys) - set(line_keys.LEFT_OUT)
 
 
 @pytest.mark.parametrize(

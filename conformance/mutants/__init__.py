@@ -14,8 +14,12 @@ A module has a docstring (the fault, then why usual tests miss it), one or more 
     TRIGGER   the smallest input that shows it
     NEEDS     "cpu" or "gpu"
 
-A file whose name starts with an underscore is not a mutant: `_formula` and `_tile` hold what is right, so
-that each mutant shows nothing but its fault. Adding a mutant is adding a file.
+A mutant of the backward has a right forward and one fault in its gradients: it takes what is right from
+`_gradient` (plain torch, piece by piece), `_tile_gradient` (for kernels) or `_explicit` (functions without
+autograd), or breaks a requirement that only a training run asks.
+
+A file whose name starts with an underscore is not a mutant: `_formula` and `_tile`, and those three, hold
+what is right, so that each mutant shows nothing but its fault. Adding a mutant is adding a file.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ FUNCTIONS = {
 }
 """The functions that a mutant or variant may have, and the fusion mode that each answers for."""
 
+_BACKWARD_PARTS = {"_gradient", "_tile_gradient", "_explicit"}
+_BACKWARD_FAMILIES = ("DX", "DRESIDUAL", "DWEIGHT", "GRADMODE")
+
 
 @dataclass(frozen=True)
 class Label:
@@ -49,6 +56,7 @@ class Label:
     trigger: str
     needs: str
     modes: tuple[str, ...]
+    backward: bool = False  # whether its fault is one of the backward, and its forward right
 
 
 def names() -> tuple[str, ...]:
@@ -76,7 +84,16 @@ def label(name: str) -> Label:
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     fault = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
     modes = tuple(mode for function, mode in FUNCTIONS.items() if function in defined)
-    return Label(name, fault, found["BREAKS"], found["SOURCE"], found["TRIGGER"], found["NEEDS"], modes)
+    backward = found["BREAKS"].split("-")[0] in _BACKWARD_FAMILIES or bool(_imported(tree) & _BACKWARD_PARTS)
+    return Label(
+        name, fault, found["BREAKS"], found["SOURCE"], found["TRIGGER"], found["NEEDS"], modes, backward
+    )  # fmt: skip
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """What a module imports from this package."""
+    lines = [n for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == __name__]
+    return {alias.name for line in lines for alias in line.names}
 
 
 def load(name: str) -> ModuleType:

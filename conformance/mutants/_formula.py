@@ -53,7 +53,8 @@ def scale(h, factor, weight, dtype):
 def rms_norm(x, weight, eps):
     """The right rms_norm, one rounding; returns y in x's shape and dtype."""
     check(x, weight, eps)
-    return scale(x, rrms(x, eps), weight, x.dtype)
+    h = x.float()  # once: autograd rounds the gradient of each cast by itself
+    return scale(h, rrms(h, eps), weight, x.dtype)
 
 
 def fused_add_rms_norm(x, residual, weight, eps):

@@ -18,7 +18,8 @@ def _rrms(h, eps):
 
 def rms_norm(x, weight, eps=1e-6):
     _formula.check(x, weight, eps)
-    return _formula.scale(x, _rrms(x, eps), weight, x.dtype)
+    h = x.float()
+    return _formula.scale(h, _rrms(h, eps), weight, x.dtype)
 
 
 def fused_add_rms_norm(x, residual, weight, eps=1e-6):

@@ -18,8 +18,9 @@ class LlamaStyleRMSNorm(torch.nn.Module):
 
     def forward(self, hidden_states):
         _formula.check(hidden_states, self.weight, self.variance_epsilon)
-        rrms = _formula.rrms(hidden_states, self.variance_epsilon)
-        x_hat = _formula.scale(hidden_states, rrms, None, hidden_states.dtype)
+        h = hidden_states.float()
+        rrms = _formula.rrms(h, self.variance_epsilon)
+        x_hat = _formula.scale(h, rrms, None, hidden_states.dtype)
         return _formula.scale(x_hat, 1.0, self.weight, hidden_states.dtype)
 
 

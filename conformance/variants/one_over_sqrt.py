@@ -8,5 +8,6 @@ REFUSES = ()
 
 def rms_norm(x, weight, eps=1e-6):
     _formula.check(x, weight, eps)
-    rms = (_formula.mean_square(x) + eps).sqrt()
-    return _formula.scale(x.float() / rms, 1.0, weight, x.dtype)
+    h = x.float()
+    rms = (_formula.mean_square(h) + eps).sqrt()
+    return _formula.scale(h / rms, 1.0, weight, x.dtype)

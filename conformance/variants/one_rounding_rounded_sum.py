@@ -9,4 +9,5 @@ REFUSES = ()
 def fused_add_rms_norm(x, residual, weight, eps=1e-6):
     _formula.check(x, weight, eps, residual)
     residual_out = (x.float() + residual.float()).to(residual.dtype)
-    return _formula.scale(residual_out, _formula.rrms(residual_out, eps), weight, x.dtype), residual_out
+    h = residual_out.float()
+    return _formula.scale(h, _formula.rrms(h, eps), weight, x.dtype), residual_out

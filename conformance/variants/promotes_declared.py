@@ -11,7 +11,8 @@ REFUSES = ()
 
 def rms_norm(x, weight, eps=1e-6):
     _formula.check(x, weight, eps)
-    x_hat = _formula.scale(x, _formula.rrms(x, eps), None, x.dtype)
+    h = x.float()
+    x_hat = _formula.scale(h, _formula.rrms(h, eps), None, x.dtype)
     if weight is None:
         return x_hat
     return _formula.scale(x_hat, 1.0, weight, torch.promote_types(x.dtype, weight.dtype))

@@ -12,8 +12,9 @@ CHUNK = 256
 
 def rms_norm(x, weight, eps=1e-6):
     _formula.check(x, weight, eps)
-    squares = x.float().square().flip(-1)
+    h = x.float()
+    squares = h.square().flip(-1)
     total = torch.zeros(*x.shape[:-1], 1, dtype=torch.float32, device=x.device)
     for start in range(0, x.shape[-1], CHUNK):
         total = total + squares[..., start : start + CHUNK].sum(-1, keepdim=True)
-    return _formula.scale(x, (total / x.shape[-1] + eps).rsqrt(), weight, x.dtype)
+    return _formula.scale(h, (total / x.shape[-1] + eps).rsqrt(), weight, x.dtype)

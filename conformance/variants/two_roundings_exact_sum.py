@@ -8,7 +8,8 @@ REFUSES = ()
 
 def rms_norm(x, weight, eps=1e-6):
     _formula.check(x, weight, eps)
-    x_hat = _formula.scale(x, _formula.rrms(x, eps), None, x.dtype)
+    h = x.float()
+    x_hat = _formula.scale(h, _formula.rrms(h, eps), None, x.dtype)
     return _formula.scale(x_hat, 1.0, weight, x.dtype)
 
 

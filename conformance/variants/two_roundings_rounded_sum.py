@@ -9,7 +9,8 @@ REFUSES = ()
 def fused_add_rms_norm(x, residual, weight, eps=1e-6):
     _formula.check(x, weight, eps, residual)
     residual_out = (x.float() + residual.float()).to(residual.dtype)
-    x_hat = _formula.scale(residual_out, _formula.rrms(residual_out, eps), None, x.dtype)
+    h = residual_out.float()
+    x_hat = _formula.scale(h, _formula.rrms(h, eps), None, x.dtype)
     return _formula.scale(x_hat, 1.0, weight, x.dtype), residual_out
 
 

@@ -1,0 +1,53 @@
+"""Mutant: loads one rrms for a tile of rows: the index is that of the program.
+
+Rows drawn from one distribution have nearly one rrms, and wide rows have a tile each.
+"""
+
+import triton
+import triton.language as tl
+
+from conformance.mutants import _formula, _tile_gradient
+
+BREAKS = "DX-ROWS"
+SOURCE = "specification: the backward kernel reads rrms at index row_idx"
+TRIGGER = "fp32, two rows of unlike scale"
+NEEDS = "cpu"
+
+
+@triton.jit
+def _kernel(
+    dy_ptr, x_ptr, weight_ptr, rrms_ptr, dx_ptr, partial_ptr, dy_row_stride, x_row_stride, n_rows, H,
+    BLOCK_ROWS: tl.constexpr, BLOCK_SIZE: tl.constexpr,
+):  # fmt: skip
+    block = tl.program_id(0).to(tl.int64)
+    rows = block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
+    cols = tl.arange(0, BLOCK_SIZE)
+    inside = (rows < n_rows)[:, None] & (cols < H)[None, :]
+    dy = tl.load(dy_ptr + rows[:, None] * dy_row_stride + cols[None, :], mask=inside, other=0.0)
+    x = tl.load(x_ptr + rows[:, None] * x_row_stride + cols[None, :], mask=inside, other=0.0)
+    dy, x = dy.to(tl.float32), x.to(tl.float32)
+    rrms = tl.load(rrms_ptr + block * BLOCK_ROWS)
+    weight = tl.load(weight_ptr + cols, mask=cols < H, other=0.0).to(tl.float32)[None, :]
+    x_hat = x * rrms
+    a = dy * weight
+    c = tl.sum(a * x_hat, axis=1)[:, None] / H
+    dx = (rrms * (a - x_hat * c)).to(dx_ptr.dtype.element_ty)
+    tl.store(dx_ptr + rows[:, None] * H + cols[None, :], dx, mask=inside)
+    tl.store(partial_ptr + block * H + cols, tl.sum(dy * x_hat, axis=0), mask=cols < H)
+
+
+def _launch(dy, x, weight, rrms, dx, partial):
+    n_rows, hidden_size = x.shape
+    programs, rows, block = _tile_gradient.tile(n_rows, hidden_size)
+    _kernel[(programs,)](
+        dy, x, weight, rrms, dx, partial, dy.stride(0), x.stride(0), n_rows, hidden_size,
+        BLOCK_ROWS=rows, BLOCK_SIZE=block,
+    )  # fmt: skip
+
+
+OP = _tile_gradient.op(_launch)
+
+
+def rms_norm(x, weight, eps=1e-6):
+    _formula.check(x, weight, eps)
+    return OP(x, weight, eps)
