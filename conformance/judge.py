@@ -88,7 +88,7 @@ def _gradients(seen: Seen) -> tuple[dict[str, tuple[str, ...]], dict[str, float]
     that these allow was used."""
     conventions, shares = {}, {}
     for role in seen.run.gradients if seen.returned and seen.differentiable else ():
-        found = explained_before(seen.views[0], role)
+        found = explained_before(seen.backwards[0], role)
         if found is not None and found.conventions:
             conventions[GRADIENT_OF[role]] = found.conventions
             shares[f"{GRADIENT_OF[role]}_share"] = found.share

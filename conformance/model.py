@@ -56,6 +56,7 @@ SCENARIOS = (
     "chain",  # 64 calls, y becoming the next x and residual_out the next residual
     "refuse",  # an argument that cannot be right: raise, or be right by broadcasting
     "retained",  # training: one forward, the backward twice over its retained graph
+    "interleaved",  # training: forward of A, forward and backward of B, then the backward of A
     "saved_statistic",  # training: once as it is, once with every saved (n_rows,) tensor doubled
 )
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,10 +41,12 @@ class Step:
     record: Mapping[str, Any] = field(default_factory=dict)
     data: list[np.ndarray | None] = field(default_factory=list)  # of each returned slot
     bands: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)  # of each allocation
-    forward: bool = True  # False: a second backward over the graph of the call before
+    forward: bool = True  # False: a backward alone, over the graph of an earlier call
+    backward: bool = True  # False: its backward comes in a later step
     gradient_data: dict[str, np.ndarray | None] = field(default_factory=dict)  # input -> its gradient
     after_data: list[np.ndarray | None] = field(default_factory=list)  # the slots again, after the backward
     saved_data: list[np.ndarray] = field(default_factory=list)  # of each tensor in record["saved"]
+    kept_data: dict[str, np.ndarray | None] = field(default_factory=dict)  # gradients, after the last call
 
 
 @dataclass
@@ -109,7 +110,10 @@ def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[li
         images = {r: buffers.image_of(placed[r], bits.get(r), filler) for r in loaded}
         seen = _seen_by(run, placed, index)
         narrowed = {r: b[: seen[r].shape[0]] if seen[r].shape != b.shape else b for r, b in bits.items()}
-        step = Step(seen, narrowed, run.eps, images, forward=_has_forward(run, index))
+        step = Step(
+            seen, narrowed, run.eps, images,
+            forward=_has_forward(run, index), backward=run.scenario != "interleaved" or index > 0,
+        )  # fmt: skip
         load = {r: bump.take(placed[r].image_bytes) for r in loaded}
         for role, at in load.items():
             arena.bytes[at : at + len(images[role])] = images[role]
@@ -119,18 +123,21 @@ def _prepare(run: Run, call: Call, arena: Arena, filler: int | None) -> tuple[li
         steps.append(step)
         wire.append(
             {
-                "tensors": {r: {"buffer": r, **p.to_json()} for r, p in seen.items()},
+                "tensors": {r: {"buffer": _buffer(run, index, r), **p.to_json()} for r, p in seen.items()},
                 "scalars": scalars,
-                "load": load,
-                "dump": {r: bump.take(p.image_bytes) for r, p in placed.items()},
+                "load": {_buffer(run, index, r): at for r, at in load.items()},
+                "dump": {_buffer(run, index, r): bump.take(p.image_bytes) for r, p in placed.items()},
                 "feed": _feed(run, call),
+                "graph": _graph(run, index),
                 "forward": step.forward,
+                "backward": step.backward,
                 "double": run.scenario == "saved_statistic" and index == 1,
             }
         )
     shapes = [
-        {"name": r, "nbytes": p.nbytes, "segments": p.segments, "device": _device(run, r)}
+        {"name": name, "nbytes": p.nbytes, "segments": p.segments, "device": _device(run, r)}
         for r, p in placed.items()
+        for name in {_buffer(run, index, r): None for index in range(len(steps))}
     ]
     request = {
         "op": "run", "mode": run.mode, "guard": not call.compiled, "training": _training(run),
@@ -160,13 +167,25 @@ def _loaded(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> list[
 
 
 def _has_forward(run: Run, index: int) -> bool:
-    return run.scenario != "retained" or index == 0
+    return index < {"retained": 1, "interleaved": 2}.get(run.scenario, index + 1)
+
+
+def _graph(run: Run, index: int) -> int:
+    """Which of the graphs alive at a time a step belongs to: interleaved, the second call has its own."""
+    return int(run.scenario == "interleaved" and index == 1)
+
+
+def _buffer(run: Run, index: int, role: str) -> str:
+    """The name of the buffer of a tensor in step `index`: a graph that lives on keeps its own."""
+    return f"{role}, second graph" if _graph(run, index) else role
 
 
 def _calls(run: Run) -> int:
     """Steps of a run; a training run repeats once more, since a lock left unset shows from the second on."""
     if run.scenario == "repeat":
         return 3 if run.trains else 2
+    if run.scenario == "interleaved":
+        return 3
     two = ("new_contents", "batch", "retained", "saved_statistic")
     return CHAIN_CALLS if run.scenario == "chain" else 2 if run.scenario in two else 1
 
@@ -232,7 +251,7 @@ def _feed(run: Run, call: Call) -> dict[str, str]:
 
 
 def _bits(run: Run, placed: Mapping[str, buffers.Placed], index: int) -> dict[str, np.ndarray]:
-    second = run.scenario == "new_contents" and index == 1
+    second = run.scenario in ("new_contents", "interleaved") and index == 1
     return {
         role: _contents(run.fills[role], placed[role].shape, placed[role].dtype, second,
                         run.layouts.get(role, ""))
@@ -269,25 +288,28 @@ def _collect(shown: Observation, request: dict[str, Any], reply: dict[str, Any],
     def brought(slot: Mapping[str, Any] | None) -> np.ndarray | None:
         return None if slot is None or slot.get("at") is None else taken(slot)
 
-    for step, sent, record in zip(shown.steps, request["steps"], reply["steps"], strict=False):
+    for index, (step, sent, record) in enumerate(
+        zip(shown.steps, request["steps"], reply["steps"], strict=False)
+    ):
         step.record = record
-        for buffer in request["buffers"]:
-            at = sent["dump"][buffer["name"]]
-            length = sum(n for _, n in buffer["segments"])
-            step.after = {**step.after, buffer["name"]: arena.bytes[at : at + length].copy()}
+        step.after = {
+            role: taken({"at": sent["dump"][_buffer(shown.run, index, role)], "nbytes": p.image_bytes})
+            for role, p in step.placed.items()
+        }
         step.data = [brought(slot) for slot in record.get("returns", [])]
         step.gradient_data = {r: brought(slot) for r, slot in record.get("gradients", {}).items()}
         step.after_data = [brought(slot) for slot in record.get("returns_after", [])]
         step.saved_data = [taken(slot) for slot in record.get("saved", [])]
+        step.kept_data = {r: brought(slot) for r, slot in record.get("gradients_after", {}).items()}
         for block in record.get("allocations", []):
             at, before, after = block["at"], block["before"], block["after"]
             band = arena.bytes[at : at + before + after].copy()
             step.bands.append((band[:before], band[before:]))
     if shown.run.scenario == "chain":
         _chain_inputs(shown)
-    for earlier, step in pairwise(shown.steps):
-        if not step.forward:  # what was not filled again is as the call before left it
-            step.before = {**earlier.after, **step.before}
+    for step in shown.steps:
+        if not step.forward:  # what was not filled again is as the graph's own call left it
+            step.before = {**shown.steps[0].after, **step.before}
     if reply["used"] > _RECYCLE_BYTES:
         arena.recycle()
 

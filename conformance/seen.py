@@ -63,8 +63,13 @@ class View:
 
     @property
     def has_forward(self) -> bool:
-        """Whether y was computed here; False for a second backward over a retained graph."""
+        """Whether y was computed here; False for a backward alone, over the graph of an earlier call."""
         return all(step.forward for step in self.steps)
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether gradients were asked here; False where that comes in a later step."""
+        return all(step.backward for step in self.steps)
 
     def output(self, name: str) -> Output | None:
         """The output `name`, steps laid under each other; None where there is none or it cannot be read."""
@@ -256,6 +261,11 @@ class Seen:
         groups = [self.steps] if self.run.scenario == "chain" else [[s] for s in self.steps]
         views: list[View] = []
         for group in groups:
-            origin = None if group[0].forward or not views else views[-1]
+            origin = None if group[0].forward or not views else views[0]
             views.append(View(self.run, self.call, group, o.interpreted, o.device, origin))
         return views
+
+    @property
+    def backwards(self) -> list[View]:
+        """The calls whose gradients are judged, in the order in which they were asked."""
+        return [view for view in self.views if view.has_backward]

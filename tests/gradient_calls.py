@@ -47,6 +47,7 @@ class Question:
     alone: str = ""
     times: int = 1  # forward and backward
     retained: bool = False  # and a second backward over the last graph
+    interleaved: bool = False  # another call goes forward and backward before the backward
 
 
 def question(name, shape, dtype=F32, scale=1.0, seed=0, **changes) -> Question:
@@ -72,6 +73,7 @@ def questions():
         yield replace(plain, name="residual_out alone", alone="residual_out")
         yield replace(plain, name="three times", times=3)
         yield replace(plain, name="retained", retained=True)
+        yield replace(plain, name="two graphs", interleaved=True)
         yield question("257 rows", (257, 8), dtype)
         yield question("1000 columns", (3, 1000), dtype)
     narrow = question("fp32 residual and weight", (6, 33), BF16)
@@ -107,6 +109,8 @@ def gradients(q: Question, call: Call, fused: bool) -> list[Any]:
     for _ in range(q.times):
         outputs = _forward(call, tensors, q)
         kept = [o.clone() for o in outputs.values()]
+        others = _other_call(call, tensors, arriving, q) if q.interleaved else {}
+        copies = {name: g.clone() for name, g in others.items() if g is not None}
         for _ in range(1 + q.retained):
             given = {o: g.clone() if g.is_contiguous() else g for o, g in arriving.items()}
             found = _backward(call, tensors, outputs, given, q)
@@ -114,6 +118,8 @@ def gradients(q: Question, call: Call, fused: bool) -> list[Any]:
             if changed and not call.consumes_dy:
                 raise AssertionError("the gradient that arrived was changed")
             seen.append(found)
+        if any(not _same(others[name], copy) for name, copy in copies.items()):
+            raise AssertionError("a gradient was changed after it had been handed out")
     if any(not _same(o, k) for o, k in zip(outputs.values(), kept, strict=True)):
         raise AssertionError("an output was changed")
     for role, tensor in tensors.items():
@@ -122,6 +128,13 @@ def gradients(q: Question, call: Call, fused: bool) -> list[Any]:
         if tensor.requires_grad and role not in q.wants:
             raise AssertionError(f"{role}.requires_grad was switched on")
     return [outputs, seen]
+
+
+def _other_call(call, tensors, arriving, q):
+    """The gradients of a call with other contents, made between a forward and its backward."""
+    moved = {role: (t.detach() * 2 + 1).requires_grad_(t.requires_grad) for role, t in tensors.items()}
+    outputs = _forward(call, moved, q)
+    return _backward(call, moved, outputs, {o: g.clone() for o, g in arriving.items()}, q)
 
 
 def _forward(call, tensors, q):

@@ -130,11 +130,25 @@ def with_stale_dweight() -> Any:
     return plain(dweight=dweight)
 
 
+def in_one_buffer() -> Any:
+    """Hands out every dweight in the same memory."""
+    kept: list[torch.Tensor] = []
+
+    def dweight(s):
+        right = _gradient.dweight(s)
+        if not kept:
+            kept.append(torch.empty_like(right))
+        return kept[0].copy_(right)
+
+    return plain(dweight=dweight)
+
+
 def of(run: Run, **changes: Any) -> Run:
     return replace(run, **changes)
 
 
 RETAINED, REPEAT = of(PLAIN, scenario="retained"), of(PLAIN, scenario="repeat")
+INTERLEAVED = of(PLAIN, scenario="interleaved")
 
 WRONG_GRADIENTS = (
     Wrong("gradients_present", "DX-PRESENT", plain(returned=without(0)), PLAIN),
@@ -197,6 +211,9 @@ WRONG_GRADIENTS = (
           plain(dx=Times(right_dx, lambda s: 2 * right_dx(s))), RETAINED),
     Wrong("gradients_repeat", "GRADMODE-RETAINED",
           plain(returned=Times(lambda s, g: g, without(2))), RETAINED),
+    Wrong("gradients_repeat", "GRADMODE-GRAPHS",
+          plain(dx=Times(right_dx, lambda s: 2 * right_dx(s))), INTERLEAVED),
+    Wrong("gradients_repeat", "GRADMODE-GRAPHS", in_one_buffer(), INTERLEAVED),
     Wrong("gradients_repeat", "INVARIANCE-FRESH", with_stale_dweight(), of(PLAIN, scenario="new_contents")),
     Wrong("gradients_repeat", "DWEIGHT-REPEAT",
           plain(dweight=Times(right_dweight, lambda s: up(right_dweight(s)))), REPEAT),
@@ -219,5 +236,6 @@ WRONG_GRADIENTS = (
     Wrong("refusal", "DRESIDUAL-ALONE", fused(total=raises), ALONE),
     Wrong("refusal", "GRADMODE-RETAINED", plain(dx=Times(right_dx, raises)), RETAINED),
     Wrong("refusal", "GRADMODE-REPEAT", plain(dx=Times(right_dx, raises)), REPEAT),
+    Wrong("refusal", "GRADMODE-GRAPHS", plain(dx=Times(right_dx, raises)), INTERLEAVED),
     Wrong("guards", "MEM-UNWRITTEN", plain(dx=lambda s: torch.empty(s.shape, dtype=s.dtype)), PLAIN),
 )  # fmt: skip

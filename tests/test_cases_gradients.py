@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conformance.load import bundled, load, requirements
 from conformance.loading.gradients import TRAINING_SCENARIOS
 from conformance.model import DTYPES, LAYOUTS, UPSTREAM_OF, Run
+from conformance.numerics.bits import decode
+from conformance.numerics.inputs import make
 
 CASES = [case for case in load([bundled()]) if any(run.trains for run in case.runs)]
 RUNS = [run for case in CASES for run in case.runs]
@@ -119,7 +122,29 @@ def test_values(mode: str) -> None:
     assert len(mixes) >= 5
     put = {tensor for run in runs for tensor, fill in run.fills.items() if "nan" in {p[2] for p in fill.put}}
     assert put >= {"x", "dy"}
+    put = {t for run in runs for t, fill in run.fills.items() if {"inf", "-inf"} <= {p[2] for p in fill.put}}
+    assert "dy" in put
+    assert {run.dtypes["x"] for run in runs if run.eps is None} >= {"float32", "bfloat16"}
     assert any(run.fills["weight"].zero_every for run in runs if "weight" in run.fills)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_beyond_fp16(mode: str) -> None:
+    """Some elements of dx, some columns of dweight, are beyond 65504, and the others within."""
+    for case, name in (("fp16_dx_overflows", "dx"), ("fp16_dweight_overflows", "dweight")):
+        (run,) = asked(mode=mode, case=f"gradients_magnitudes/{case}")
+        made = {
+            tensor: decode(make(fill, shape, "float16"), "float16")
+            for tensor, fill in run.fills.items()
+            for shape in [run.shape[-1:] if tensor == "weight" else run.shape]
+        }
+        h = made["x"] + made.get("residual", 0.0)
+        rrms = 1.0 / np.sqrt(np.square(h).mean(1, keepdims=True) + run.eps)
+        a, x_hat = made["dy"] * made["weight"], h * rrms
+        dx = rrms * (a - x_hat * (a * x_hat).mean(1, keepdims=True)) + made.get("dresidual_out", 0.0)
+        beyond = {"dx": np.abs(dx) > 65536, "dweight": np.abs((made["dy"] * x_hat).sum(0)) > 65536}
+        assert 0.1 < beyond.pop(name).mean() < 0.6
+        assert not any(other.any() for other in beyond.values())
 
 
 def test_seeds_of_what_arrives_are_its_own() -> None:

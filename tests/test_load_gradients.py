@@ -98,9 +98,9 @@ def test_values_of_a_tensor_that_some_runs_have(tmp_path: Path) -> None:
 
 def test_cost_counts_forward_and_backward(tmp_path: Path) -> None:
     """Three calls of two passes for repeat; one forward and two backwards over a retained graph."""
-    scenarios = "[once, repeat, new_contents, retained, saved_statistic]"
+    scenarios = "[once, repeat, new_contents, retained, interleaved, saved_statistic]"
     keys = f"shape: [2, 3], modes: [none], gradients: all, matrix: {{scenario: {scenarios}}}"
-    assert [run.cost for run in runs(tmp_path, keys).values()] == [12, 36, 24, 18, 24]
+    assert [run.cost for run in runs(tmp_path, keys).values()] == [12, 36, 24, 18, 24, 24]
 
 
 def test_one_element_for_all_columns(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ WRONG = {
     "GRADMODE-DY-UNTOUCHED": "that arrived was changed", "GRADMODE-OUTPUTS-UNTOUCHED": "output was changed",
     "GRADMODE-DY-LAYOUT": "(transposed|expanded) dy", "GRADMODE-COMBINATION": "frozen",
     "GRADMODE-RETAINED": "retained", "GRADMODE-REPEAT": "three times", "INVARIANCE-FRESH": "three times",
+    "GRADMODE-GRAPHS": "two graphs",
 }  # fmt: skip
 """What is wrong about a mutant by the requirement that it breaks, or the start of it: the first that fits."""
 

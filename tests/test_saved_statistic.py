@@ -32,6 +32,21 @@ def test_a_retained_graph_is_gone_through_twice(worker: InProcess) -> None:
     torch.testing.assert_close(views[1].gradient_values("weight"), values(first, "weight"))
 
 
+def test_two_graphs_are_alive_at_a_time(worker: InProcess) -> None:
+    """Forward of A, all of B, backward of A: each with its own contents, and what B gave stays."""
+    shown = worker.observe(training(scenario="interleaved"), call(function_of(right)))
+    first, between, last = shown.steps
+    assert [(s.forward, s.backward) for s in shown.steps] == [(True, False), (True, True), (False, True)]
+    assert not first.gradient_data
+    for index, step in ((1, between), (2, last)):
+        wanted = expected(shown, index)
+        torch.testing.assert_close(values(step, "x"), wanted["x"], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(values(step, "weight"), wanted["weight"], rtol=1e-5, atol=1e-5)
+    assert (first.bits["x"] == last.bits["x"]).all()
+    assert (first.bits["x"] != between.bits["x"]).any()
+    assert all(np.array_equal(between.kept_data[r], between.gradient_data[r]) for r in ("x", "weight"))
+
+
 def test_dy_arrives_again_whole(worker: InProcess) -> None:
     """A backward that may overwrite dy finds the right one the second time."""
     shown = worker.observe(training(scenario="retained"), call(function_of(writes_dy), consumes_dy=True))

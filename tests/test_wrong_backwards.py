@@ -92,6 +92,24 @@ def test_a_backward_that_raises_says_where(worker: InProcess) -> None:
     assert step.record["graph"] == ["y"]
 
 
+class Unreadable(ValueError):
+    """An exception whose own code is wrong."""
+
+    def __str__(self):
+        raise KeyError("no text")
+
+
+def raises_unreadably(ctx, dy):
+    raise Unreadable
+
+
+def test_an_exception_without_a_message_is_told(worker: InProcess) -> None:
+    """What it says cannot be read: that is the implementation's fault, and no reason to stop."""
+    step = backward(worker, raises_unreadably)
+    assert step.record["status"] == "raised"
+    assert "cannot be read" in step.record["exception"]["text"]
+
+
 def test_a_backward_that_leaves_without_an_exception(worker: InProcess) -> None:
     """SystemExit in a backward is the implementation's, not the worker's end."""
     step = backward(worker, leaves_without_exception)

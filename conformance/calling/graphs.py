@@ -31,7 +31,15 @@ def behind_custom_op(value: torch.Tensor) -> bool:
 
 def says_no_formula(error: BaseException, value: torch.Tensor) -> bool:
     """Whether a backward raised since the operator behind `value` was registered without one."""
-    return _NO_FORMULA in str(error) and behind_custom_op(value)
+    return _NO_FORMULA in said_by(error) and behind_custom_op(value)
+
+
+def said_by(error: BaseException) -> str:
+    """The message of an exception; its own code may be wrong, and then that is said."""
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its message cannot be read: __str__ raised {type(second).__name__})"
 
 
 def _chain(value: torch.Tensor) -> list[Any]:

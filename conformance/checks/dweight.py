@@ -22,7 +22,7 @@ def applies(seen: Seen) -> bool:
 
 
 def check(seen: Seen) -> list[Finding]:
-    view = seen.views[0]
+    view = seen.backwards[0]
     found, values = explained(view, "weight"), view.gradient_values("weight")
     if found is None or values is None:
         return []

@@ -48,7 +48,7 @@ def asked(seen: Seen, role: str) -> bool:
 
 def judged(seen: Seen, role: str, accuracy: str) -> list[Finding]:
     """The findings on dx or dresidual of the first call; the check `gradients_repeat` judges later ones."""
-    view, name = seen.views[0], GRADIENT_OF[role]
+    view, name = seen.backwards[0], GRADIENT_OF[role]
     found, values = explained(view, role), view.gradient_values(role)
     if found is None or values is None:
         return []

@@ -31,7 +31,7 @@ def check(seen: Seen) -> list[Finding]:
     if not seen.returned:
         requirement, message = invalid_gradient(seen.run, seen.steps[-1].record) or ("", "")
         return [Finding(NAME, requirement, "fail", message)]
-    for view in seen.views:
+    for view in seen.backwards:
         findings = [f for role in seen.run.gradients for f in _one(view, role)]
         if findings:
             return findings

@@ -22,7 +22,7 @@ def applies(seen: Seen) -> bool:
 
 
 def check(seen: Seen) -> list[Finding]:
-    for view in seen.views:
+    for view in seen.backwards:
         findings = [*_graphs(seen, view), *_missing(seen, view)]
         if findings:
             return findings

@@ -1,4 +1,4 @@
-"""Check later gradients against the first: by a second call, new contents, or a second backward of one graph.
+"""Check later gradients against the first: another call, a second backward, or that of an earlier graph.
 
 They must be as right as the first one's, which dx, dresidual and dweight judge. Other bits that are right too
 are worth a warning: a run of training cannot be repeated.
@@ -12,35 +12,51 @@ from conformance.seen import Seen, View
 
 NAME = "gradients_repeat"
 REQUIREMENTS = (
-    "GRADMODE-REPEAT", "GRADMODE-RETAINED", "INVARIANCE-FRESH", "DWEIGHT-REPEAT", "INVARIANCE-REPEAT",
+    "GRADMODE-REPEAT", "GRADMODE-RETAINED", "GRADMODE-GRAPHS", "INVARIANCE-FRESH", "DWEIGHT-REPEAT",
+    "INVARIANCE-REPEAT",
 )  # fmt: skip
 
 _ASKED = {
     "repeat": ("GRADMODE-REPEAT", "of call {number}, with the arguments of the first,"),
     "retained": ("GRADMODE-RETAINED", "of backward {number} over the retained graph"),
+    "interleaved": ("GRADMODE-GRAPHS", "of call 1, asked after call 2 went forward and backward,"),
     "new_contents": ("INVARIANCE-FRESH", "of call {number}, with new contents at the same addresses,"),
 }
 
 
 def applies(seen: Seen) -> bool:
-    return seen.trains and seen.returned and seen.run.scenario in _ASKED and len(seen.views) > 1
+    return seen.trains and seen.returned and seen.run.scenario in _ASKED and len(seen.backwards) > 1
 
 
 def check(seen: Seen) -> list[Finding]:
-    found = []
+    found = _overwritten(seen)
     for role in seen.run.gradients:
-        first = explained(seen.views[0], role)
+        first = explained(seen.backwards[0], role)
         if first is not None and first.conventions:
             found += _later(seen, role)
     return found
 
 
+def _overwritten(seen: Seen) -> list[Finding]:
+    """Gradients that were handed out, and that a later call changed: they lie in memory that it keeps."""
+    found = []
+    for step in seen.steps:
+        for role, kept in step.kept_data.items():
+            given = step.gradient_data.get(role)
+            if kept is None or given is None or np.array_equal(given, kept):
+                continue
+            name = GRADIENT_OF[role]
+            message = f"a later call overwrote {name} of an earlier one, after it had been handed out"
+            found.append(Finding(NAME, "GRADMODE-GRAPHS", "fail", message, {"tensor": name}))
+    return found[:1]
+
+
 def _later(seen: Seen, role: str) -> list[Finding]:
     """What is wrong with, or different about, the first later gradient of `role` that is either."""
-    first, name = seen.views[0], GRADIENT_OF[role]
+    first, name = seen.backwards[0], GRADIENT_OF[role]
     requirement, which = _ASKED[seen.run.scenario]
-    same_question = seen.run.scenario != "new_contents"
-    for number, view in enumerate(seen.views[1:], 2):
+    same_question = seen.run.scenario not in ("new_contents", "interleaved")
+    for number, view in enumerate(seen.backwards[1:], 2):
         if same_question and _same_bits(first, view, role):
             continue
         what = f"{name} {which.format(number=number)}"

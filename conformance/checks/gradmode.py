@@ -16,9 +16,8 @@ def applies(seen: Seen) -> bool:
 
 
 def check(seen: Seen) -> list[Finding]:
-    made = seen.steps[0]  # the call that made the outputs, where a later one is a backward alone
     for step in seen.steps:
-        made = step if step.forward else made
+        made = step if step.forward else seen.steps[0]  # the call that made the outputs
         findings = [*_arriving(seen, step), *_outputs(seen, step, made), *_unasked(step)]
         if findings:
             return findings

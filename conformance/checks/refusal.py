@@ -20,6 +20,7 @@ REQUIREMENTS = (
     "DRESIDUAL-ALONE",
     "GRADMODE-RETAINED",
     "GRADMODE-REPEAT",
+    "GRADMODE-GRAPHS",
 )
 
 _MUST = {
@@ -36,7 +37,11 @@ _SHOULD = {
 }
 
 
-_LATER = {"retained": "GRADMODE-RETAINED", "repeat": "GRADMODE-REPEAT"}
+_LATER = {
+    "retained": "GRADMODE-RETAINED",
+    "repeat": "GRADMODE-REPEAT",
+    "interleaved": "GRADMODE-GRAPHS",
+}
 """What a later backward violates that raises, by the scenario."""
 
 

@@ -67,6 +67,8 @@ class DweightCandidate:
     sentence: str
     build: Callable[[Reading], Iterable[Sum]]
     compound: bool = False
+    noise: bool = False
+    """A bound on unknown roundings, not a formula: it holds only where the errors look like such."""
 
 
 class Columns:

@@ -30,6 +30,8 @@ from conformance.numerics.rounding import MANTISSA, store, torch_dtype, ulp
 _SCREENED_ROWS = 3
 _SCREENED_COLUMNS = 192
 _SCREENED_TERMS = 1 << 18
+_FEWEST_COLUMNS = 16  # of which it can be told that their errors have nothing in common
+_SIGMAS = 4.0
 
 
 def roughness(problem: GradientProblem, own: str) -> float:
@@ -183,7 +185,7 @@ class DweightTrial:
         """Those that hold, each with its misfit."""
         found = []
         for candidate in candidates:
-            if not self._resembles(candidate):
+            if not self._resembles(candidate) or (candidate.noise and not self._unsystematic):
                 continue
             misfits = [
                 self._misfit(candidate, reading, variant)
@@ -195,6 +197,25 @@ class DweightTrial:
             if held:
                 found.append((candidate, min(held)))
         return found
+
+    @cached_property
+    def _unsystematic(self) -> bool:
+        """Whether the errors look like those of roundings: no common factor, no more often toward one sign, and
+        not such that each column by itself is right by some reading."""
+        right = self.readings[0].whole().centre
+        count, off = len(right), self.values - right
+        if count < _FEWEST_COLUMNS or not bool(off.isfinite().all()):
+            return False
+        total = right.square().sum()
+        factor = (off * right).sum() / total
+        noise = ((off - factor * right) * right).square().sum().sqrt() / total
+        changed = off != 0
+        grown = (off[changed].sign() == right[changed].sign()).to(torch.float64).sum()
+        lopsided = (grown - changed.sum() / 2.0).abs() > _SIGMAS * 0.5 * float(changed.sum()) ** 0.5
+        held = torch.zeros_like(self.wrong)
+        for reading in self.readings:
+            held |= inside(self._interval(reading.whole()), self.values, self.problem.dweight_dtype)
+        return bool(factor.abs() <= _SIGMAS * noise) and not bool(lopsided) and not bool(held.all())
 
     def _measured(self) -> Iterable[DweightCandidate]:
         reading, dtype = self.readings[0], self.problem.dweight_dtype

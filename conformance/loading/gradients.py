@@ -19,10 +19,10 @@ ALL = "all"
 TRAINING_MODES = ["none", "residual"]
 TRAINING_PROFILES = ("training", "full")
 FORWARD_PROFILES = ("inference", "full")
-TRAINING_SCENARIOS = ("once", "repeat", "new_contents", "retained", "saved_statistic")
-BACKWARD_SCENARIOS = ("retained", "saved_statistic")
+TRAINING_SCENARIOS = ("once", "repeat", "new_contents", "retained", "interleaved", "saved_statistic")
+BACKWARD_SCENARIOS = ("retained", "interleaved", "saved_statistic")
 
-PASSES = {"once": 2, "repeat": 6, "new_contents": 4, "retained": 3, "saved_statistic": 4}
+PASSES = {"once": 2, "repeat": 6, "new_contents": 4, "retained": 3, "interleaved": 4, "saved_statistic": 4}
 """Forward and backward passes of each scenario of a training run, for `Run.cost`."""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from conformance.calling.graphs import has_graph, says_no_formula
+from conformance.calling.graphs import has_graph, said_by, says_no_formula
 from conformance.model import GRADIENT_OF, OUTPUTS, UPSTREAM_OF, Call
 from conformance.processes.allocations import Allocation
 from conformance.processes.copies import Copies, is_plain, slots_of
@@ -112,7 +112,13 @@ class Training:
                 elif (found := self._invalid(graph, error)) is not None:
                     record["invalid_gradient"] = found
             elif error is None:
-                record["gradients"] = {r: copies.slot(g, allocations) for r, g in gradients.items()}
+                slots = {r: copies.slot(g, allocations) for r, g in gradients.items()}
+                record["gradients"] = slots
+                # Looked at again after the last call. What lies in the suite's own memory is written there.
+                own = {
+                    r: slot.get("kind") == "tensor" and slot["buffer"] is None for r, slot in slots.items()
+                }
+                record["held"] = {r: g for r, g in gradients.items() if own[r]}
             record["returns_after"] = [copies.again(slot) for slot in self._slots]
         record["graph"] = graph
         record["unasked"] = self._unasked(tensors)
@@ -132,7 +138,7 @@ class Training:
 
     def _invalid(self, graph: list[str], error: BaseException) -> dict[str, Any] | None:
         """Which input's gradient autograd itself refused, for its shape or device, and what it said."""
-        said = _INVALID.search(str(error))
+        said = _INVALID.search(said_by(error))
         if said is None:
             return None
         function, index, problem = said[1], int(said[2]), said[3]

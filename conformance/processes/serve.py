@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from conformance.calling.graphs import said_by
 from conformance.processes.allocations import GuardAllocations
 from conformance.processes.backward import Training
 from conformance.processes.copies import Copies, is_plain, slots_of
@@ -79,23 +80,30 @@ class Server:
         windows = {b["name"]: b["segments"] for b in request["buffers"]}
         copies = Copies(self._arena, bump, buffers)
         asked = request["training"]
-        training = None if asked is None else Training(self._calls[request["mode"]], asked)
+        # One for each graph that is alive at a time; all but the scenario `interleaved` have one.
+        graphs = [None if asked is None else Training(self._calls[request["mode"]], asked) for _ in range(2)]
+        held: list[dict[str, torch.Tensor]] = []
         steps: list[dict[str, Any]] = []
         for step in request["steps"]:
             for name, at in step["load"].items():
                 self._copy_in(buffers[name], windows[name], at)
             tensors = {r: self._tensor(buffers, t) for r, t in step["tensors"].items()}
             self._synchronize()
-            record = self._call(request, step, tensors, copies, training)
+            record = self._call(request, step, tensors, copies, graphs[step["graph"]])
             if record["status"] == "device error":
                 return {"steps": [], "poisoned": True, "error": record["exception"]["first"]}
             for name, at in step["dump"].items():
                 self._copy_out(buffers[name], windows[name], at)
             values = record.pop("values")
+            held.append(record.pop("held", {}))
             steps.append(record)
             if record["status"] != "returned":
                 break
             _feed(step.get("feed") or {}, tensors, values)
+        for record, gradients in zip(steps[:-1], held, strict=False):
+            if gradients:
+                record["gradients_after"] = {r: copies.again(g) for r, g in gradients.items()}
+        held.clear()
         buffers.clear()
         gc.collect(0)
         interpreter = self._interpreter
@@ -135,7 +143,7 @@ class Server:
                 record["values"] = dict(zip(call.returns, slots, strict=False))
                 if training is not None:
                     training.forward_done(slots)
-        if training is not None and record["status"] == "returned":
+        if training is not None and step["backward"] and record["status"] == "returned":
             training.backward(record, step, tensors, attempt, copies, allocations)
         if guard is not None and record["status"] != "device error":
             record["allocations"] = [copies.bands(a) for a in guard.allocations if a.extent]
@@ -203,7 +211,8 @@ def _feed(plan: dict[str, str], tensors: dict[str, torch.Tensor], values: dict[s
 
 def _describe(error: BaseException) -> dict[str, Any]:
     """An exception as JSON. Compilers colour their messages and break them into lines: neither is shown."""
-    lines = _COLOURS.sub("", f"{type(error).__name__}: {error}").split("\n")
+    said = said_by(error)
+    lines = _COLOURS.sub("", f"{type(error).__name__}: {said}" if said else type(error).__name__).split("\n")
     text = " ".join(" ".join(lines).split())
     return {
         "first": lines[0],

@@ -30,6 +30,9 @@ MOST = 0.75
 PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
 """What they name only where they have proved it, by another call or by the bits: that needs no consensus."""
 
+LAYOUTS = ("GRADMODE-DY-LAYOUT", "STRIDE-", "ALIGN-", "DTYPE-")
+"""How the ids begin of what a run with features asks of a gradient."""
+
 UNKNOWN_RANK = 10_000
 """The rank of an id that the requirements do not hold: named last, but never lost."""
 
@@ -162,18 +165,30 @@ def _without_consensus(
     """Name wrong values that no formula explains, by which runs are wrong.
 
     A neutral run has no layout, dtype mix or argument that could be to blame. Where most of these are wrong,
-    nothing narrower is to blame: GENERAL. Else it is the lowest-ranked requirement of the neutral runs'
-    findings, or, where all of these are right, of all findings.
+    nothing narrower is to blame: GENERAL. Else it is a requirement of the neutral runs' findings, or, where
+    all of these are right, of all findings: the lowest-ranked one, but of a gradient's neutral runs that of
+    most.
     """
     failed = sum(v.neutral for v in wrong)
     if failed and failed >= MOST * (failed + sum(v.neutral for v in right)):
         return GENERAL[check]
-    names = [
-        (not verdict.neutral, rank(finding.requirement, requirements))
-        for verdict in wrong
-        for finding in _of(verdict, check)
-    ]
-    return min(names)[1][1]
+    plain = [v for v in wrong if v.neutral]
+    asked = Counter(r for v in plain or wrong for r in {_asked(check, v, f) for f in _of(v, check)})
+    if plain and check != "values":
+        return min(asked, key=lambda name: (-asked[name], rank(name, requirements)))
+    return min(asked, key=lambda name: rank(name, requirements))
+
+
+def _asked(check: str, verdict: Verdict, finding: Finding) -> str:
+    """What a finding is named for, where a formula that it matches is not to name it.
+
+    A gradient is often a matter of few small numbers, which some formula equals by coincidence: then it is
+    what a run with features asks, or else accuracy.
+    """
+    if check == "values" or finding.requirement not in {c[1] for c in finding.candidates}:
+        return finding.requirement
+    asked = [r for r in verdict.requirements if r.startswith(LAYOUTS)] if verdict.features else []
+    return asked[0] if asked else GENERAL[check]
 
 
 def _failing_runs(count: int) -> str:

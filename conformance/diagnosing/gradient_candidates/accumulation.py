@@ -19,12 +19,16 @@ ORDER = 169
 
 _ACCUMULATION = "DWEIGHT-ACCUMULATION"
 _SLOW_ROWS = 1 << 17  # for the row by row sum
-_MOST_NOISE = 0.5
+_MOST_NOISE = 0.1
+"""The largest part of its sum that a dweight may be off by and still be told from another formula."""
 
 
 def dweight_candidates(problem: GradientProblem, leading: tuple[int, ...]) -> Iterator[DweightCandidate]:
-    n = problem.forward.n_rows
+    n, p = problem.forward.n_rows, problem.forward
+    used = {p.x_dtype, problem.dweight_dtype, p.weight_dtype} | ({p.residual_dtype} if p.fused else set())
     for dtype in ("bfloat16", "float16"):
+        if dtype == "float16" and dtype not in used and "bfloat16" in used:
+            continue
         if dtype != problem.dweight_dtype:
             sentence = f"dweight passes through {dtype} before it is stored as {problem.dweight_dtype}"
             yield DweightCandidate(
@@ -53,15 +57,15 @@ def dweight_candidates(problem: GradientProblem, leading: tuple[int, ...]) -> It
                     f"the partial sums of {block} rows that dweight is summed from are kept in {dtype}",
                     partial(_partials, dtype=dtype, block=block),
                 )
-        used = {problem.forward.x_dtype, problem.dweight_dtype}
-        noise = 4.0 * math.sqrt(n) * 2.0 ** -(MANTISSA[dtype] + 1)
-        if dtype in used and noise < _MOST_NOISE:
+        noise = 1.5 * math.sqrt(n) * 2.0 ** -(MANTISSA[dtype] + 1)
+        if dtype in {p.x_dtype, problem.dweight_dtype} and noise < _MOST_NOISE:
             yield DweightCandidate(
                 f"dweight_noise_of_{dtype}",
                 _ACCUMULATION,
                 f"dweight is as inaccurate as a sum in {dtype} is",
                 partial(_noise, share=noise),
                 compound=True,
+                noise=True,
             )
 
 

@@ -46,12 +46,14 @@ def dx_candidates(problem: GradientProblem) -> Iterator[DxCandidate]:
     for name, (factor, sentence) in factors.items():
         yield DxCandidate(name, _PROJECTION, sentence, partial(_times, factor=factor))
     yield from _partial_sums(size)
-    centred: dict[str, tuple[str, Callable[[Setting], Iterator[Form]]]] = {
-        "dx_centred": ("dx subtracts the row's mean, as the Jacobian of a LayerNorm does", _centred),
-        "dx_of_layer_norm": ("dx is that of a LayerNorm: x_hat is centred too", _layer_norm),
+    yield from _in_chunks(size)
+    others: dict[str, tuple[str, Callable[[Setting], Iterator[Form]]]] = {
         "x_and_dy_swapped": ("x and dy are swapped in dx", _swapped),
     }
-    for name, (sentence, build) in centred.items():
+    if size > 1:  # a centred row of one column is 0, as much else is
+        others["dx_centred"] = ("dx subtracts the row's mean, as the Jacobian of a LayerNorm does", _centred)
+        others["dx_of_layer_norm"] = ("dx is that of a LayerNorm: x_hat is centred too", _layer_norm)
+    for name, (sentence, build) in others.items():
         yield DxCandidate(name, _PROJECTION, sentence, build)
     if problem.forward.fused:
         for which in ("x", "residual"):
@@ -84,6 +86,46 @@ def _partial_sums(size: int) -> Iterator[DxCandidate]:
                 f"the row sum in dx leaves out columns: {text} (of {size})",
                 partial(_first_columns, kept=size - k),
             )
+
+
+def _in_chunks(size: int) -> Iterator[DxCandidate]:
+    """The row sum is taken a chunk at a time, and used before it is whole, or averaged as if each were full."""
+    for chunk in (1 << k for k in range(5, 14)):
+        if chunk < size:
+            yield DxCandidate(
+                f"projection_so_far_{chunk}",
+                _PROJECTION,
+                f"dx uses the row sum of the columns so far, a chunk of {chunk} at a time",
+                partial(_so_far, chunk=chunk),
+            )
+        if chunk < size and size % chunk:
+            yield DxCandidate(
+                f"projection_mean_of_means_{chunk}",
+                _PROJECTION,
+                f"the row mean in dx is the mean of those of chunks of {chunk}, the last not full",
+                partial(_mean_of_means, chunk=chunk),
+            )
+
+
+def _so_far(s: Setting, chunk: int) -> Iterator[Form]:
+    products = s.source.x_hat * s.a
+    size = products.shape[-1]
+    last = (torch.arange(size, device=products.device) // chunk + 1) * chunk - 1
+    last = last.clamp_max(size - 1)
+    along = s.source.rrms * s.source.x_hat
+    yield replace(
+        s.jacobian(),
+        second=along * products.cumsum(-1)[:, last] / size,
+        second_scale=along.abs() * products.abs().cumsum(-1)[:, last] / size,
+    )
+
+
+def _mean_of_means(s: Setting, chunk: int) -> Iterator[Form]:
+    size = s.rows.hidden_size
+    chunks = -(-size // chunk)
+    short = torch.arange(size, device=s.rows.x.device) >= size // chunk * chunk
+    count = torch.where(short, float(size % chunk), float(chunk))
+    yield s.jacobian(projected=s.a * (size / (chunks * count)))
 
 
 def _first_columns(s: Setting, kept: int) -> Iterator[Form]:

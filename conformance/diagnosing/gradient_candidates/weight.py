@@ -35,6 +35,10 @@ def dx_candidates(problem: GradientProblem) -> Iterator[DxCandidate]:
             f"dx is computed without the weight_offset {offset:g}",
             lambda w: w - offset,
         )
+        changed["dx_offset_twice"] = (
+            f"dx adds the weight_offset {offset:g} to the weight twice",
+            lambda w: w + offset,
+        )
     else:
         changed["dx_offset_added"] = (
             "dx adds 1 to the weight, though no weight_offset was asked for",
@@ -44,6 +48,8 @@ def dx_candidates(problem: GradientProblem) -> Iterator[DxCandidate]:
         ("dx_weight_moves", "", False),
         ("dx_weight_moves_round", ", and starts again at its end", True),
     ):
+        if problem.forward.hidden_size == 1:
+            continue  # the next element is none
         sentence = f"dx reads the weight one element further for every row{words}"
         yield DxCandidate(name, _WEIGHT, sentence, partial(_moving, round_again=round_again))
     for dtype in sorted({"float16", "bfloat16"} - {problem.forward.weight_dtype}):
