@@ -143,7 +143,8 @@ def test_gradients_beyond_fp16(mode: str) -> None:
         a, x_hat = made["dy"] * made["weight"], h * rrms
         dx = rrms * (a - x_hat * (a * x_hat).mean(1, keepdims=True)) + made.get("dresidual_out", 0.0)
         beyond = {"dx": np.abs(dx) > 65536, "dweight": np.abs((made["dy"] * x_hat).sum(0)) > 65536}
-        assert 0.1 < beyond.pop(name).mean() < 0.6
+        share = beyond.pop(name).mean()
+        assert 0.05 < share < 0.6, share
         assert not any(other.any() for other in beyond.values())
 
 

@@ -92,7 +92,7 @@ def test_a_backward_that_raises_says_where(worker: InProcess) -> None:
     assert step.record["graph"] == ["y"]
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """An exception whose own code is wrong."""
 
     def __str__(self):
@@ -100,7 +100,7 @@ class Unreadable(ValueError):
 
 
 def raises_unreadably(ctx, dy):
-    raise Unreadable
+    raise UnreadableError
 
 
 def test_an_exception_without_a_message_is_told(worker: InProcess) -> None:

@@ -35,20 +35,29 @@ def check(seen: Seen) -> list[Finding]:
     found = [f for slot, data in _saved(seen) for f in _accurate(view, slot, data)]
     if "y" not in seen.run.upstream:
         return found  # residual_out's gradient passes by the norm
-    message, requirement = "", "RRMS-READ"
-    use = _use(seen)
-    if not record.get("saved") and use in ("", doubled.UNREAD):
-        message = "the forward saves no statistic: the backward computes rrms again from x"
-    elif use == doubled.UNREAD:
-        names = ", ".join(slot["name"] for slot in record["saved"])
-        message = f"with the saved statistic doubled ({names}) the gradients stay as they were: recomputed"
+    message, requirement, severity = "", "RRMS-READ", "warn"
+    use, saved = _use(seen), record.get("saved", [])
+    if use == doubled.UNREAD or (not saved and not use):
+        if record.get("other_saved") or len(saved) > 1:
+            severity = "info"
+            message = "whether the backward reads a saved rrms cannot be told from what the forward saves"
+        elif not saved:
+            message = (
+                "the forward saves nothing but inputs and outputs: the backward computes rrms again, or reads "
+                "it from where no graph keeps it"
+            )
+        else:
+            message = (
+                f"with the saved statistic doubled ({saved[0]['name']}) the gradients stay as they were: "
+                "recomputed"
+            )
     elif use in (doubled.INVERTED, doubled.MEAN_SQUARE):
         what = "rms" if use == doubled.INVERTED else "the mean square"
         message = (
             f"with the saved statistic doubled the gradients shrink: it is {what}, and not its reciprocal"
         )
         requirement = "RRMS-RECIPROCAL"
-    return [*found, Finding(NAME, requirement, "warn", message)] if message else found
+    return [*found, Finding(NAME, requirement, severity, message)] if message else found
 
 
 def _use(seen: Seen) -> str:

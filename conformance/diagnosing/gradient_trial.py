@@ -200,7 +200,7 @@ class DweightTrial:
 
     @cached_property
     def _unsystematic(self) -> bool:
-        """Whether the errors look like those of roundings: no common factor, no more often toward one sign, and
+        """Whether the errors look like those of roundings: no common factor, not of one sign, and
         not such that each column by itself is right by some reading."""
         right = self.readings[0].whole().centre
         count, off = len(right), self.values - right

@@ -223,6 +223,7 @@ class Training:
             record["doubled"] = self._saved.double(outputs, foreign)
         else:
             record["saved"] = [copies.statistic(*one) for one in self._saved.statistics(outputs, foreign)]
+            record["other_saved"] = self._saved.others(outputs, foreign)
 
     def _unasked(self, tensors: Mapping[str, torch.Tensor]) -> list[str]:
         """Sentences about `.grad` and requires_grad that are not as they were."""

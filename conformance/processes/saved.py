@@ -42,6 +42,19 @@ class Saved:
             found.setdefault(held[key].data_ptr(), (name, held[key]))
         return list(found.values())
 
+    def others(self, outputs: Iterable[Any], foreign: set[int]) -> int:
+        """How many other floating tensors are kept in which a statistic of the rows could lie as well."""
+        places = [(kept, "tensor") for kept in self._kept]
+        for node in nodes(outputs):
+            held = getattr(node, "__dict__", {})
+            places += [(held, name) for name in held]
+        found = {
+            held[name].data_ptr()
+            for held, name in places
+            if self._is_own(held[name], foreign) and held[name].numel() > self._n_rows
+        }
+        return len(found)
+
     def double(self, outputs: Iterable[Any], foreign: set[int]) -> int:
         """Let the backward see each of the `statistics` times two; says how many memories that were."""
         doubled: dict[int, torch.Tensor] = {}
@@ -62,10 +75,13 @@ class Saved:
                 yield f"ctx.{name}", held, name
 
     def _counts(self, value: Any, foreign: set[int]) -> bool:
+        return self._is_own(value, foreign) and value.numel() == self._n_rows
+
+    @staticmethod
+    def _is_own(value: Any, foreign: set[int]) -> bool:
         return (
             is_plain(value)
             and value.is_floating_point()
-            and value.numel() == self._n_rows
             and value.untyped_storage().data_ptr() not in foreign
         )
 

@@ -89,7 +89,7 @@ def _partial_sums(size: int) -> Iterator[DxCandidate]:
 
 
 def _in_chunks(size: int) -> Iterator[DxCandidate]:
-    """The row sum is taken a chunk at a time, and used before it is whole, or averaged as if each were full."""
+    """The row sum is taken by chunks, and used before it is whole, or averaged as if all were full."""
     for chunk in (1 << k for k in range(5, 14)):
         if chunk < size:
             yield DxCandidate(
