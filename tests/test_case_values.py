@@ -108,6 +108,12 @@ BLIND = {
 }
 """Wrong dweights that a case cannot show: because x_hat or dy is zeros, or because x_hat is nearly 1."""
 
+OVERFLOWS = {
+    "gradients_magnitudes/fp16_dx_overflows": "ds",
+    "gradients_magnitudes/fp16_dweight_overflows": "terms",
+}
+"""What is beyond fp16 because a case is about that."""
+
 TRAINING = [run for case in CASES for run in case.runs if run.trains and run.n_rows and not puts_special(run)]
 
 
@@ -115,7 +121,7 @@ def backward(run: Run) -> dict[str, np.ndarray]:
     """rrms, x_hat, a = dy * (weight + offset), ds, and the terms of dweight, in float64 from the formula."""
     made = tensors(run)
     total = np.broadcast_to(made["x"], (run.n_rows, run.hidden_size)) + made.get("residual", 0.0)
-    rrms = 1.0 / np.sqrt(np.square(total).mean(1, keepdims=True) + run.eps)
+    rrms = 1.0 / np.sqrt(np.square(total).mean(1, keepdims=True) + (1e-6 if run.eps is None else run.eps))
     x_hat = total * rrms
     weight = made.get("weight", np.ones((1, run.hidden_size))) + (run.weight_offset or 0.0)
     dy = np.broadcast_to(made.get("dy", np.zeros((1, 1))), total.shape)
@@ -133,12 +139,14 @@ def test_gradients_are_in_range_and_decidable(case: str) -> None:
     for run in (run for run in TRAINING if run.case == case):
         found = backward(run)
         limit = 0.9 * LARGEST[run.dtypes["x"]]
-        assert np.abs(found["ds"]).max() < limit, run.id
+        over = OVERFLOWS.get(case)
+        assert (np.abs(found["ds"]).max() < limit) == (over != "ds"), run.id
         assert np.abs(found["a"]).max() < limit, run.id
         assert 4e-11 < found["rrms"].min() <= found["rrms"].max() < 2e10, run.id
         assert (np.abs(np.log(found["rrms"])) > 0.2).any(), run.id
         if "weight" in run.dtypes:
-            assert np.abs(found["terms"].sum(0)).max() < 0.9 * LARGEST[run.dtypes["weight"]], run.id
+            sums = np.abs(found["terms"].sum(0)).max()
+            assert (sums < 0.9 * LARGEST[run.dtypes["weight"]]) == (over != "terms"), run.id
         if "weight" in run.gradients and "y" in run.upstream:
             blind = {name for name, share in wrong_and_seen(run, found).items() if share < 0.6}
             assert blind <= BLIND.get(case, set()), run.id

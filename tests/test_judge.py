@@ -127,7 +127,7 @@ WRONG = (
     Wrong("outputs", "OUTPUT-DTYPE", lambda x, weight, eps: norm(x, weight, eps).half()),
     Wrong("outputs", "OUTPUT-DEVICE", norm, observed={"device": "cuda"}),
     Wrong("outputs", "OUTPUT-STRIDE",
-          lambda x, weight, eps: torch.zeros(x.shape[0], 99)[:, : x.shape[1]].copy_(norm(x, weight, eps))),
+          lambda x, weight, eps: torch.zeros(*x.shape, 2)[..., 0].copy_(norm(x, weight, eps))),
     Wrong("outputs", "OUTPUT-ALIAS", lambda x, weight, eps: x.copy_(norm(x, weight, eps))),
     Wrong("outputs", "OUTPUT-PARAMETER", lambda x, weight, eps, out: norm(x, weight, eps), run(out=True),
           {"out": True}),

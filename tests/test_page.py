@@ -26,6 +26,7 @@ from reporting_samples import (
 )
 
 from conformance.errors import DifferentCases
+from conformance.load import bundled
 from conformance.model import Finding
 from conformance.reporting.accuracy_table import accuracy_rows
 from conformance.reporting.columns import columns, differences, side_by_side
@@ -340,7 +341,14 @@ def test_ordinary_texts_stay_as_they_are(text):
 def test_the_command_survives_a_shell(run):
     command = reproduce("my pkg:f", run).replace("pytest ", "printf '%s\\n' ", 1)
     told = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines() == ["--impl=my pkg:f", f"--rn-only={run}"]
+    own = f"--rn-cases={run.split('[')[0].split('/')[0]}.yaml"
+    bundled = run.startswith("eps/")
+    assert told.splitlines() == ["--impl=my pkg:f", *([] if bundled else [own]), f"--rn-only={run}"]
+
+
+def test_every_bundled_run_is_asked_again_without_a_case_file():
+    runs = (bundled() / "run_ids.txt").read_text().split()
+    assert not [run for run in runs if "--rn-cases" in reproduce("pkg:f", run)]
 
 
 # --- in a browser --------------------------------------------------------------------------------------

@@ -145,6 +145,19 @@ def test_a_wrong_implementation_is_told_what_is_wrong(pytester: pytest.Pytester,
     assert one.implementations[0].named[0] == "FORMULA-EPS-INSIDE"
 
 
+def test_the_command_that_asks_again_names_an_own_case_file(pytester: pytest.Pytester, theirs: Path) -> None:
+    """Without it nothing would be asked; the folder it lies in is not told."""
+    mine = MINE.replace("modes: [residual]", "modes: [none]")
+    (theirs / "eps.yaml").write_text(HEAD + mine)  # a bundled file has this name, but no such case
+    asked = ("--impl=mypkg:wrong", f"--rn-cases={theirs / 'eps.yaml'}", "--rn-only=eps/one*")
+    (theirs / "mypkg.py").write_text(f"{RIGHT}\n\ndef wrong(x, weight, eps=1e-6):\n    return x * 2\n")
+    ran = pytester.runpytest_inprocess(*PLUGIN, *asked)
+    assert ran.ret == 1
+    again = [line for line in ran.stdout.lines if "pytest --impl=mypkg:wrong" in line]
+    assert again
+    assert all("--impl=mypkg:wrong --rn-cases=eps.yaml --rn-only='eps/one[none,fp32]'" in a for a in again)
+
+
 def test_what_cannot_be_called_fails_with_its_remedy(pytester: pytest.Pytester, theirs: Path) -> None:
     """An unknown module, name or parameter, and an absent package, fail with message and remedy."""
     specs = ("mypkgs:f", "referense", "mypkg:unknown", *ABSENT)

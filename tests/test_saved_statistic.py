@@ -149,3 +149,35 @@ def test_inputs_and_outputs_are_no_statistic(worker: InProcess) -> None:
     first, second = worker.observe(training(4, 4, scenario="saved_statistic"), call(function_of(right))).steps
     assert [s["name"] for s in first.record["saved"]] == ["saved tensor 3"]
     assert second.record["doubled"] == 1
+
+
+# --- one element ----------------------------------------------------------------------------------------
+
+
+def test_one_element_is_copied_whatever_its_stride(worker: InProcess) -> None:
+    """Torch calls it contiguous, and gives no bytes of it: what is returned, saved, and each gradient."""
+
+    def stepped(tensor):
+        return (
+            torch.zeros(tensor.numel(), 2)[:, :1]
+            .copy_(tensor.reshape(-1, 1))
+            .as_strided(tensor.shape, (2,) * tensor.ndim)
+        )
+
+    class Norm(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, weight, eps):
+            ctx.save_for_backward(x, weight, stepped(torch.rsqrt(x.square().mean(-1) + eps)))
+            return stepped(norm(x, weight, eps))
+
+        @staticmethod
+        def backward(ctx, dy):
+            dx, dweight = right(ctx, dy)
+            return stepped(dx), stepped(dweight), None
+
+    shown = worker.observe(training(1, 1, scenario="saved_statistic"), call(Norm.apply))
+    first, _ = shown.steps
+    assert first.record["returns"][0]["strides"] == [2, 2]
+    assert [s["shape"] for s in first.record["saved"]] == [[1]]
+    for role in ("x", "weight"):
+        torch.testing.assert_close(values(first, role), expected(shown)[role])

@@ -73,7 +73,7 @@ def test_lines_are_no_wider_than_100(result):
 
 
 def test_the_command_is_one_line_to_be_copied(tmp_path):
-    run = "a_long_name/of_a_case[" + "none," * 30 + "bf16]"
+    run = "eps/near[" + "none," * 30 + "bf16]"
     result = read(written(tmp_path / "a.jsonl", header("mine"), [failing(run, wrong("SIZE-WIDTH"))]))
     lines = terminal([result], requirements=REQUIREMENTS).splitlines()
     assert any(line.endswith(f"pytest --impl=pkg:mine --rn-only='{run}'") for line in lines)

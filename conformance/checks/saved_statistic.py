@@ -43,8 +43,8 @@ def check(seen: Seen) -> list[Finding]:
             message = "whether the backward reads a saved rrms cannot be told from what the forward saves"
         elif not saved:
             message = (
-                "the forward saves nothing but inputs and outputs: the backward computes rrms again, or reads "
-                "it from where no graph keeps it"
+                "the forward saves nothing but inputs and outputs: the backward computes rrms again, or "
+                "reads it from where no graph keeps it"
             )
         else:
             message = (

@@ -63,11 +63,10 @@ class Copies:
         """The bytes of a slot that was copied before, as they are now; None where `slot` took none."""
         return self._taken(value) if is_plain(value) and _readable(value) else None
 
-    def statistic(self, name: str, value: torch.Tensor, *, whole: bool = True) -> dict[str, Any]:
-        """A tensor that was saved for the backward; its bytes too where whole."""
+    def statistic(self, name: str, value: torch.Tensor) -> dict[str, Any]:
+        """A tensor that was saved for the backward."""
         dtype = str(value.dtype).removeprefix("torch.")
-        taken = self._taken(value) if whole else {"at": 0, "nbytes": 0}
-        return {"name": name, "dtype": dtype, "shape": list(value.shape), **taken}
+        return {"name": name, "dtype": dtype, "shape": list(value.shape), **self._taken(value)}
 
     def bands(self, allocation: Allocation) -> dict[str, Any]:
         """The canaries on both sides of what the implementation allocated."""
@@ -82,9 +81,7 @@ class Copies:
 
     def _taken(self, value: torch.Tensor) -> dict[str, int]:
         flat = value.detach().contiguous().reshape(-1)
-        flat = flat.as_strided(
-            flat.shape, (1,)
-        )  # one element is contiguous whatever its stride, but has no view
+        flat = flat.as_strided(flat.shape, (1,))  # one element counts as contiguous whatever its stride is
         data = flat.view(torch.uint8) if flat.dtype != torch.bool else flat.to(torch.uint8)
         at = self._bump.take(data.numel())
         self._arena[at : at + data.numel()].copy_(data)

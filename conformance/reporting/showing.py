@@ -13,9 +13,11 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+from conformance.load import bundled
 from conformance.model import Finding, Verdict
 from conformance.reporting.conclude import ImplementationResult
 from conformance.reporting.results import Result
@@ -92,8 +94,23 @@ def number(value: Any) -> str:
 
 
 def reproduce(spec: str, run: str) -> str:
-    """Give the command that asks one run again, quoted for a POSIX shell."""
-    return f"pytest {shlex.quote(f'--impl={spec}')} --rn-only={_quoted(run)}"
+    """Give the command that asks one run again, quoted for a POSIX shell.
+
+    A case that is not bundled needs its file, whose name begins the run's id; where it lies is not told.
+    """
+    case = run.split("[")[0]
+    own = "" if case in _bundled_cases() else f" --rn-cases={shlex.quote(case.split('/')[0] + '.yaml')}"
+    return f"pytest {shlex.quote(f'--impl={spec}')}{own} --rn-only={_quoted(run)}"
+
+
+@cache
+def _bundled_cases() -> frozenset[str]:
+    """The ids of the bundled cases, read from their files' lines: quicker than loading them."""
+    return frozenset(
+        f"{path.stem}/{found}"
+        for path in bundled().glob("*.yaml")
+        for found in re.findall(r"(?m)^ *- (?:\{ *)?id: *([a-z0-9_]+)", path.read_text(encoding="utf-8"))
+    )
 
 
 def _quoted(text: str) -> str:
