@@ -35,7 +35,7 @@ def test_a_whole_passing_core_is_certified():
     assert result.named == ()
     assert result.counts["pass"] == 12
     assert result.sentence == (
-        "Certified in profile default, grade strict, for none (fp16 bf16), forward only: training not asked."
+        "Certified in profile default, grade strict, for none (fp16 bf16), gradients not asked."
     )
 
 

@@ -80,7 +80,7 @@ def test_what_gradients_use_of_their_bounds_is_shown(tmp_path):
 def test_a_page_without_training_runs_says_nothing_of_gradients(tmp_path):
     text = text_of(render([read(written(tmp_path / "a.jsonl", header("mine"), core()))], REQUIREMENTS))
     assert "Conventions of the gradients" not in text
-    assert "forward only: training not asked" in text
+    assert "gradients not asked" in text
 
 
 def test_the_families_of_the_backward_stand_after_the_others(result):

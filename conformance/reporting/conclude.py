@@ -224,7 +224,7 @@ def _told(own: Sequence[Verdict], findings: Sequence[Finding], certified: bool) 
     fit = _fit(forward, [f for f in findings if not f.where.get("training")])
     gradients = _fit(training, [f for f in findings if f.where.get("training")])
     if not training:
-        suffix = "forward only: training not asked" if certified else ""
+        suffix = "gradients not asked" if certified else ""
     elif all(v.verdict in ("unsupported", "not run") for v in training):
         suffix = "forward only: training not supported"
     elif not gradients:
