@@ -32,6 +32,9 @@ OUTPUTS = ("y", "residual_out", "rrms")
 GRADIENT_OF = {"x": "dx", "residual": "dresidual", "weight": "dweight"}
 """The inputs that a training run may differentiate by, and what their gradients are called."""
 
+LAYOUT_REQUIREMENTS = ("GRADMODE-DY-LAYOUT", "STRIDE-", "ALIGN-", "DTYPE-")
+"""How the ids begin of what a run with features asks of a gradient."""
+
 UPSTREAM_OF = {"y": "dy", "residual_out": "dresidual_out"}
 """The outputs whose gradients may arrive, and the tensors that hold these."""
 

@@ -13,7 +13,7 @@ from conformance.checks.gradients_present import arrives_alone, is_zero
 from conformance.diagnosing.diagnosis import Diagnosis
 from conformance.diagnosing.gradient_explained import explained, problem_of
 from conformance.diagnosing.gradients import diagnose_dx, renamed
-from conformance.model import GRADIENT_OF, UPSTREAM_OF, Finding
+from conformance.model import GRADIENT_OF, LAYOUT_REQUIREMENTS, UPSTREAM_OF, Finding
 from conformance.numerics.gradients import GradientExplanation
 from conformance.seen import Seen, View
 
@@ -26,8 +26,6 @@ REQUIREMENTS = (
 
 _OF_DX: WeakKeyDictionary[View, Diagnosis] = WeakKeyDictionary()
 """What was found out about dx, for the check of dresidual."""
-
-_LAYOUTS = ("GRADMODE-DY-LAYOUT", "STRIDE-", "ALIGN-", "DTYPE-")
 
 
 def applies(seen: Seen) -> bool:
@@ -120,7 +118,7 @@ def _question(seen: Seen, found: GradientExplanation) -> str:
     kinds = [w for w in found.wrong if not (math.isfinite(w.actual) and math.isfinite(w.expected))]
     if kinds and requirements[0].startswith("SPECIAL-"):
         return requirements[0]
-    named = [r for r in requirements if r.startswith(_LAYOUTS)]
+    named = [r for r in requirements if r.startswith(LAYOUT_REQUIREMENTS)]
     return _of_arriving(seen) or (named[0] if named and seen.run.features else "")
 
 

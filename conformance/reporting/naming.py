@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.model import GRADIENT_OF, Finding, Requirement, Verdict
+from conformance.model import GRADIENT_OF, LAYOUT_REQUIREMENTS, Finding, Requirement, Verdict
 
 GENERAL = {
     "values": "ACCURACY-INTERVAL",
@@ -29,9 +29,6 @@ MOST = 0.75
 
 PROVEN = frozenset({"MEM-READ", "INVARIANCE-FRESH", "ACCURACY-ROUNDING"})
 """What they name only where they have proved it, by another call or by the bits: that needs no consensus."""
-
-LAYOUTS = ("GRADMODE-DY-LAYOUT", "STRIDE-", "ALIGN-", "DTYPE-")
-"""How the ids begin of what a run with features asks of a gradient."""
 
 UNKNOWN_RANK = 10_000
 """The rank of an id that the requirements do not hold: named last, but never lost."""
@@ -187,7 +184,7 @@ def _asked(check: str, verdict: Verdict, finding: Finding) -> str:
     """
     if check == "values" or finding.requirement not in {c[1] for c in finding.candidates}:
         return finding.requirement
-    asked = [r for r in verdict.requirements if r.startswith(LAYOUTS)] if verdict.features else []
+    asked = [r for r in verdict.requirements if r.startswith(LAYOUT_REQUIREMENTS)] if verdict.features else []
     return asked[0] if asked else GENERAL[check]
 
 
