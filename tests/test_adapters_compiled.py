@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from in_process import InProcess
+from small_runs import training
 
 from conformance.calling import targets
 from conformance.calling.compiled import Compiled
 from conformance.errors import NotCompiled
+from conformance.run import gradient_bits
 
 
 def norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -43,27 +46,17 @@ def test_eager_fallback_is_never_taken_for_compiled() -> None:
         Compiled(eager, backend=keep)(torch.ones(2))
 
 
-@pytest.fixture
-def switch(monkeypatch: pytest.MonkeyPatch) -> Callable[[], bool]:
-    """Reads torch's switch for donated buffers, which is on at first and is put back after the test."""
-    from torch._functorch import config
-
-    monkeypatch.setattr(config, "donated_buffer", True)
-    return lambda: config.donated_buffer
-
-
-def test_torch_compile_runs_inductor(switch: Callable[[], bool]) -> None:
-    """The adapter compiles by Inductor, says so to the worker, and gives the formula."""
+def test_torch_compile_runs_inductor(worker: InProcess) -> None:
+    """The adapter compiles by Inductor, says so to the worker, and gives the formula; a graph can be kept."""
     calls = targets.load("torch_compile").calls
     assert all((call.compiled, call.differentiable) == (True, True) for call in calls.values())
-    assert not switch()
     call = calls["none"]
-    x = (torch.arange(24.0).reshape(4, 6) - 11.5).requires_grad_()
+    x = torch.arange(24.0).reshape(4, 6) - 11.5
     weight = torch.linspace(-0.5, 0.75, 6)
     y = targets.invoke(call, {"x": x, "weight": weight, "eps": 0.125})
     assert (y - norm(x, weight, 0.125)).abs().max() < 1e-5
     assert call.function is not None
     assert call.function.graphs == call.function.runs == 1
-    # A second backward over the same graph: with donated buffers torch refuses it.
-    first, second = (torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True) for _ in range(2))
-    assert torch.equal(*first, *second)
+    first, second = worker.observe(training(scenario="retained"), call).steps
+    assert (first.record["status"], second.record["status"]) == ("returned", "returned")
+    assert (gradient_bits(first, "weight") == gradient_bits(second, "weight")).all()
