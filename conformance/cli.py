@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from conformance import __version__, load
+from conformance.commands import add_all
 from conformance.errors import ConformanceError
 from conformance.model import GRADIENT_OF, PROFILES, SHORT_DTYPE, UPSTREAM_OF, Run
 from conformance.reporting.columns import side_by_side
@@ -102,32 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.set_defaults(run=_explain)
 
-    score = commands.add_parser(
-        "score", help="put the suite's own wrong and right implementations to it (needs torch)"
-    )
-    score.add_argument("names", nargs="*", metavar="mutant:NAME|variant:NAME", help="all where left out")
-    score.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    score.add_argument("--full", action="store_true", help="ask everything, not only until the first failure")
-    score.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
-    score.set_defaults(run=_score)
+    add_all(commands)
     return parser
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def _score(options: argparse.Namespace) -> int:
-    from conformance.score import good, score, table
-
-    try:
-        scores = score(
-            options.names, device=options.device, full=options.full, jobs=options.jobs, told=_progress
-        )
-    except ValueError as error:
-        return _failed(str(error))
-    print(table(scores))
-    return 0 if good(scores) else 1
 
 
 def _report(options: argparse.Namespace) -> int:
