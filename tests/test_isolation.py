@@ -122,11 +122,12 @@ def test_standard_output_belongs_to_the_implementation(isolated: Isolated, width
     assert isolated.pids()[-1] == here
 
 
-def test_closing_the_bench_ends_the_worker(isolated: Isolated) -> None:
+def test_closing_the_bench_ends_the_worker(tmp_path: Path) -> None:
     """After close no process of the worker's group is left, and this process is not one of them."""
-    passes(isolated)
-    group = isolated.pids()[-1]
+    own = Isolated(tmp_path)
+    passes(own)
+    group = own.pids()[-1]
     assert alive(group) != []
     assert group != os.getpgid(0)
-    isolated.close()
+    own.close()
     assert alive(group) == []
