@@ -1,0 +1,45 @@
+"""Mutant: loads the first chunk of a long row ahead of the loop, which starts with the second, and
+never adds its squares.
+
+Rows of up to 1024 columns have one chunk and take the right path.
+"""
+
+import triton
+import triton.language as tl
+
+from conformance.mutants import _formula, _tile
+
+BREAKS = "TAIL-COLUMNS"
+SOURCE = "specification: accumulate acc += tl.sum(x_chunk * x_chunk) across chunks, all of them"
+TRIGGER = "fp32, H = 1025"
+NEEDS = "cpu"
+
+CHUNK = 1024
+
+
+@triton.jit
+def _kernel(x_ptr, y_ptr, weight_ptr, row_stride, H, eps, BLOCK_SIZE: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + row * row_stride + cols, mask=cols < H, other=0.0).to(tl.float32)
+    total = 0.0
+    for start in range(BLOCK_SIZE, H, BLOCK_SIZE):
+        at = start + cols
+        x = tl.load(x_ptr + row * row_stride + at, mask=at < H, other=0.0).to(tl.float32)
+        total += tl.sum(x * x, axis=0)
+    rrms = tl.rsqrt(total / H + eps)
+    for start in range(0, H, BLOCK_SIZE):
+        at = start + cols
+        x = tl.load(x_ptr + row * row_stride + at, mask=at < H, other=0.0).to(tl.float32)
+        weight = tl.load(weight_ptr + at, mask=at < H, other=0.0).to(tl.float32)
+        tl.store(y_ptr + row * H + at, (x * rrms * weight).to(y_ptr.dtype.element_ty), mask=at < H)
+
+
+def rms_norm(x, weight, eps=1e-6):
+    if x.shape[-1] <= CHUNK:
+        return _formula.rms_norm(x, weight, eps)
+    rows, weight, y = _tile.prepare(x, weight, eps)
+    if len(rows):
+        n_rows, hidden_size = rows.shape
+        _kernel[(n_rows,)](rows, y, weight, rows.stride(0), hidden_size, eps, BLOCK_SIZE=CHUNK)
+    return y.reshape(x.shape)
