@@ -6,6 +6,8 @@
     python -m conformance cases --profile=smoke
     python -m conformance explain 'eps/near[residual,bf16,h=4097]'
     python -m conformance score mutant:eps_outside
+    python -m conformance minimise results.jsonl 'eps/near[none,fp32,eps=1e-3,x.scale=0.032]'
+    python -m conformance adequacy mycases.yaml
 
 Certifying itself is pytest's: `pytest --impl=mypkg:fused_add_rms_norm`. Exit codes: 0 done; 1 an
 input cannot be used, and the message says why; 2 the command line is wrong.

@@ -72,7 +72,8 @@ def obtained(observation: Observation) -> str:
 
 
 def _numbers(seen: Seen) -> tuple[tuple[str, ...], dict[str, float]]:
-    """The conventions that explain every call of the run, and the statistics of the last."""
+    """The conventions that explain every call of the run; the statistics of the last, and the largest share
+    of the allowed error that a call used."""
     if not seen.returned or seen.run.fault is not None or not seen.run.n_rows:
         return (), {}
     views = [v for v in seen.views if v.has_forward]
@@ -80,7 +81,8 @@ def _numbers(seen: Seen) -> tuple[tuple[str, ...], dict[str, float]]:
     if len(explained) != len(views) or not explained:
         return (), {}
     shared = [n for n in explained[0].conventions if all(n in e.conventions for e in explained)]
-    return tuple(shared), dict(views[-1].numbers or {})
+    shares = {"y_share": max(e.share for e in explained)} if shared else {}
+    return tuple(shared), {**(views[-1].numbers or {}), **shares}
 
 
 def _gradients(seen: Seen) -> tuple[dict[str, tuple[str, ...]], dict[str, float]]:

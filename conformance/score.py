@@ -18,7 +18,7 @@ from pathlib import Path
 
 from conformance import load, mutants, variants
 from conformance.bench import Bench, this_machine
-from conformance.model import Implementation, Requirement, Run, Verdict
+from conformance.model import GRADIENT_OF, Implementation, Requirement, Run, Verdict
 from conformance.plan import selected
 from conformance.reporting.conclude import ImplementationResult, conclude
 
@@ -37,6 +37,15 @@ SPREAD, TRAINING_SPREAD = 60, 45
 
 
 @dataclass(frozen=True)
+class Share:
+    """The largest share of the allowed error that an output used, 1 at the edge, and the run that did."""
+
+    output: str
+    share: float
+    run: str
+
+
+@dataclass(frozen=True)
 class Score:
     """The outcome of one mutant or variant. expected: the requirement a mutant breaks; "" for a variant."""
 
@@ -51,6 +60,7 @@ class Score:
     seconds: float
     error: str = ""
     unwarned: tuple[str, ...] = ()  # what a variant should be warned for and was not
+    shares: tuple[Share, ...] = ()  # of a variant, an output each
 
     @property
     def right(self) -> bool:
@@ -108,7 +118,19 @@ def score_one(spec: str, expected: str, device: str, full: bool) -> Score:
         spec, expected, len(verdicts), len(bad) + len(overall), result.named,
         sum(v.verdict == "warn" for v in verdicts), shown, result.diagnosis, time.perf_counter() - started,
         unwarned=tuple(w for w in _warns(spec) if w not in warned),
+        shares=() if expected else largest_shares(verdicts),
     )  # fmt: skip
+
+
+def largest_shares(verdicts: Iterable[Verdict]) -> tuple[Share, ...]:
+    """For each output that a convention explains, y first, the most of the allowed error that a run used."""
+    found: dict[str, Share] = {}
+    for verdict in verdicts:
+        for output in ("y", *GRADIENT_OF.values()):
+            share = verdict.stats.get(f"{output}_share")
+            if share is not None and (output not in found or share > found[output].share):
+                found[output] = Share(output, share, verdict.run)
+    return tuple(found[output] for output in ("y", *GRADIENT_OF.values()) if output in found)
 
 
 def _concluded(
@@ -132,7 +154,7 @@ def _ordered(runs: Sequence[Run], spec: str) -> tuple[list[Run], list[Run]]:
     forward, training = ([r for r in by_cost if r.trains is trains] for trains in (False, True))
     kind, _, name = spec.partition(":")
     if kind == "variant":
-        aimed = [r for w in _warns(spec) for r in _aimed(training, w)]
+        aimed = [r for w in _warns(spec) for r in _aimed(by_cost, w)]
         spread = [*_spread(forward, SPREAD), *_spread(training, TRAINING_SPREAD), *aimed]
         return list({r.id: r for r in spread}.values()), []
     label = mutants.label(name)
@@ -216,7 +238,7 @@ def good(scores: Sequence[Score]) -> bool:
 
 
 def table(scores: Sequence[Score]) -> str:
-    """The scores as text: what went wrong first, then the counts."""
+    """The scores as text: what went wrong first, then the variants' shares, then the counts."""
     lines = []
     for s in scores:
         if not s.right:
@@ -227,6 +249,8 @@ def table(scores: Sequence[Score]) -> str:
     wrong = [s for s in scores if s.expected]
     right = [s for s in scores if not s.expected]
     caught, labelled = sum(s.caught for s in wrong), sum(s.right for s in wrong)
+    for s in right:
+        lines += [f"{s.spec}: {e.output} used {e.share:.3f} of what is allowed, in {e.run}" for e in s.shares]
     lines += [
         f"{caught} of {len(wrong)} mutants caught, {labelled} named as labelled",
         f"{sum(not s.right for s in right)} of {len(right)} right variants accused",

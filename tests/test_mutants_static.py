@@ -23,7 +23,8 @@ from conformance.model import MODES
 ROOT = Path(__file__).resolve().parents[1]
 
 NOT_CALLED = ("HONEST-STATE", "RUN-COMPLETES", "MEM-", "REFUSE-CLEAN", "REFUSE-SHAPE", "OUTPUT-PARAMETER",
-              "OUTPUT-DEVICE", "STRIDE-OUT", "STRIDE-64BIT")  # fmt: skip
+              "OUTPUT-DEVICE", "STRIDE-OUT", "STRIDE-64BIT", "ALIGN-OUT", "ALIGN-RESIDUAL", "OUTPUT-STRIDE",
+              "REFUSE-DEVICE")  # fmt: skip
 """Faults that a plain call on a CPU tensor cannot show, or must not: the suite's guards and workers do."""
 
 

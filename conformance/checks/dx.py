@@ -95,7 +95,7 @@ def wrong(
         return Finding(name, "GRADMODE-COMBINATION", "fail", told, where)
     candidates = tuple((c.name, c.requirement, c.sentence) for c in diagnosis.matches)
     requirement = diagnosis.requirement or _question(seen, found) or accuracy
-    told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure])
+    told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure, *diagnosis.notes])
     return Finding(name, requirement, "fail", told, where, candidates)
 
 

@@ -117,13 +117,24 @@ def _memory(view: View, output: Output) -> list[Finding]:
     elif owner is not None and owner not in ("out", "residual_out") and view.call.mutates.get(owner) != name:
         message = f"{name} is returned in the memory of {owner}; it should be a tensor of its own"
         found.append(Finding(NAME, "OUTPUT-ALIAS", "fail", message))
-    if owner is None and not _usual(output.shape, output.strides):
+    if owner is None and _shares(output.shape, output.strides):
+        message = (
+            f"{name}.stride() is {output.strides} for shape {output.shape}: elements share memory, so that "
+            "writing one changes others; it should have strides of its own"
+        )
+        found.append(Finding(NAME, "OUTPUT-STRIDE", "fail", message))
+    elif owner is None and not _usual(output.shape, output.strides):
         message = (
             f"{name}.stride() is {output.strides} for shape {output.shape}, but should be 1 in the last "
             "dimension, and no two elements should share memory"
         )
         found.append(Finding(NAME, "OUTPUT-STRIDE", "warn", message))
     return found
+
+
+def _shares(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether a dimension longer than 1 has stride 0: all along it is one element. No kernel needs that."""
+    return 0 not in shape and any(s == 0 and n > 1 for s, n in zip(strides, shape, strict=True))
 
 
 def _usual(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:

@@ -60,6 +60,10 @@ def _what_it_is(view: View, actual: Tensor) -> tuple[str, str]:
         known.append(("RESIDUAL-WRITTEN", "it equals y, the normalised output", y))
     dtype = view.problem.residual_dtype
     fits = [(r, words) for r, words, tensor in known if torch.equal(actual, nearest(tensor, dtype))]
+    if not fits:
+        wrong = actual != nearest(x + residual, dtype)
+        if wrong.any() and torch.equal(actual[wrong], nearest(residual, dtype)[wrong]):
+            return "RESIDUAL-WRITTEN", ": every wrong element still holds the residual that was passed in"
     if len({r for r, _ in fits}) != 1:
         return "", ""
     return fits[0][0], ": " + " or ".join(words for _, words in fits)

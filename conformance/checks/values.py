@@ -114,7 +114,7 @@ def _wrong(
         # Any formula that divides zero by zero or spreads a NaN fits here: these rows do not tell them apart.
         requirement = seen.run.requirements[0]
         candidates = tuple(c for c in candidates if c[1] == requirement)
-    told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure])
+    told = "; ".join([message, *(c[2] for c in candidates[:3]), *diagnosis.structure, *diagnosis.notes])
     return Finding(NAME, requirement, "fail", told, where, candidates)
 
 

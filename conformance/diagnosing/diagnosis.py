@@ -7,11 +7,13 @@ reported of a y that the right formula explains, so a candidate that equals it o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from conformance.diagnosing import apart
 from conformance.diagnosing.row_factor import row_factors
 from conformance.diagnosing.special_rows import ZERO_ROW, special_matches
 from conformance.diagnosing.structure import describe
@@ -37,12 +39,14 @@ class Diagnosis:
 
     matches: the wrong formulas that give this y, the best fitting first, by rank where they fit alike.
     requirement: what the best fitting ones all break; None where there are none, or where little is wrong and
-    they disagree. structure: sentences that say which elements are wrong.
+    they disagree. structure: sentences that say which elements are wrong. notes: which case tells the best
+    fitting ones apart, where they are several, or that no known formula gives these values.
     """
 
     matches: tuple[Match, ...] = ()
     structure: tuple[str, ...] = ()
     requirement: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> Diagnosis:
@@ -56,6 +60,10 @@ def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> D
         return Diagnosis()
     wrong = wrong_elements(problem, y, found.best)
     structure = describe(problem, y, wrong, found.best)
+    return completed(_matched(problem, y, wrong, structure), "y", y, wrong)
+
+
+def _matched(problem: Problem, y: Tensor, wrong: Tensor, structure: tuple[str, ...]) -> Diagnosis:
     special = [Match(*m) for m in special_matches(problem, y, wrong)]
     judged = judged_rows(problem)
     if not bool((wrong.any(-1) & judged).any()):
@@ -66,8 +74,10 @@ def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> D
         # A formula may do the same to a row of zeros: what is seen is named before what is supposed.
         return _told(special + matches, structure)
     if matches:
-        best = {c.requirement for c, fits in matching if fits}
-        return Diagnosis(tuple(matches), structure, best.pop() if len(best) == 1 else None)
+        believed = [c for c, fits in matching if fits]
+        best = {c.requirement for c in believed}
+        notes = separating([c.name for c in believed], lambda names: apart.of_y(names, problem))
+        return Diagnosis(tuple(matches), structure, best.pop() if len(best) == 1 else None, notes)
     if special:
         return _told(special, structure)
     match, told = row_factors(problem, y, judged)
@@ -76,6 +86,19 @@ def diagnose(problem: Problem, y: Tensor, found: Explanation | None = None) -> D
 
 def _told(matches: list[Match], structure: tuple[str, ...]) -> Diagnosis:
     return Diagnosis(tuple(matches), structure, matches[0].requirement if matches else None)
+
+
+def separating(names: Sequence[str], told: Callable[[Sequence[str]], str]) -> tuple[str, ...]:
+    """The sentence that says which case tells the formulas of these names apart, if any is needed."""
+    sentence = told(names) if len(names) > 1 else ""
+    return (sentence,) if sentence else ()
+
+
+def completed(found: Diagnosis, what: str, values: Tensor, wrong: Tensor) -> Diagnosis:
+    """The diagnosis, which says so where no formula fits numbers; NaN and Inf are nobody's formula."""
+    if found.matches or not bool(values[wrong].isfinite().any()):
+        return found
+    return replace(found, notes=(f"no known wrong formula gives this {what}",))
 
 
 def judged_rows(problem: Problem) -> Tensor:

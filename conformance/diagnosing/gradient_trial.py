@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from conformance.diagnosing.gradient_candidates import dweight_candidates, dx_candidates
+from conformance.diagnosing.gradient_candidates.measured import measured_dweight, measured_dx
 from conformance.diagnosing.gradient_candidates.sums import measured
 from conformance.diagnosing.gradient_columns import Columns, DweightCandidate, Reading, Sum, column_chunks
 from conformance.diagnosing.gradient_rows import DxCandidate, Form, Rows, Setting
@@ -30,6 +31,7 @@ from conformance.numerics.rounding import MANTISSA, store, torch_dtype, ulp
 _SCREENED_ROWS = 3
 _SCREENED_COLUMNS = 192
 _SCREENED_TERMS = 1 << 18
+_MEASURED_ROWS, _MEASURED = 32, 1 << 15  # rows and elements that a number is read off
 _FEWEST_COLUMNS = 16  # of which it can be told that their errors have nothing in common
 _SIGMAS = 4.0
 
@@ -55,8 +57,21 @@ class DxTrial:
 
     def matching(self) -> list[tuple[DxCandidate, bool]]:
         """Every candidate that holds, and whether it is to be believed; see `trial.believed`."""
+        return believed(self._held(dx_candidates(self.problem)) or self._held(self._measured()))
+
+    def _measured(self) -> Iterable[DxCandidate]:
+        """Formulas with a number that is read off dx."""
+        suspects = (self.wrong.any(-1) & self.judged).nonzero()[:, 0]
+        index = spread(suspects, max(3, min(_MEASURED_ROWS, _MEASURED // self.problem.hidden_size)))
+        if self.problem.dy is None:
+            return ()
+        setting = next(iter(Rows(self.problem, index).settings()))
+        return measured_dx(setting, self.values[index], self.dtype)
+
+    def _held(self, candidates: Iterable[DxCandidate]) -> list[tuple[DxCandidate, float]]:
+        """Those that hold, each with its misfit."""
         found = []
-        for candidate in dx_candidates(self.problem):
+        for candidate in candidates:
             if not self._resembles(candidate):
                 continue
             misfits = [
@@ -69,7 +84,7 @@ class DxTrial:
             held = [m for m in misfits if m is not None]
             if held:
                 found.append((candidate, min(held)))
-        return believed(found)
+        return found
 
     @cached_property
     def dtype(self) -> str:
@@ -221,7 +236,9 @@ class DweightTrial:
         reading, dtype = self.readings[0], self.problem.dweight_dtype
         right, values = reading.summed(), self.values[self.screened.index]
         room = roughness(self.problem, dtype) * right.scale + 2.0 * ulp(values, dtype)
-        return measured(reading, values, room)
+        yield from measured(reading, values, room)
+        if self.problem.forward.n_rows * len(values) <= _SCREENED_TERMS:
+            yield from measured_dweight(reading, values)
 
     @cached_property
     def shared(self) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from conformance.diagnosing.diagnosis import Diagnosis, Match, judged_rows
+from conformance.diagnosing import apart
+from conformance.diagnosing.diagnosis import Diagnosis, Match, completed, judged_rows, separating
 from conformance.diagnosing.gradient_trial import DweightTrial, DxTrial
 from conformance.diagnosing.structure import describe_elements
 from conformance.numerics.conventions import row_chunks
@@ -24,6 +25,8 @@ from conformance.numerics.gradients import (
     wrong_dx,
 )
 
+_MODERATE = 2.0**10
+"""A dweight below this overflows nothing on its way, in any dtype."""
 _TINY_WEIGHT = 2.0**-10
 """A weight so much smaller than the largest one leaves few bits of an x_hat that is recovered from y."""
 
@@ -39,19 +42,23 @@ def diagnose_dx(
     if found.explained or values.numel() == 0:
         return Diagnosis()
     wrong = wrong_dx(problem, values, found.best, which)
-    structure = describe_elements(values, wrong, gradients(problem)[0])
+    structure = describe_elements(values, wrong, gradients(problem)[0], problem.dtype_of(which))
     judged = _judged(problem)
     matches: list[Match] = []
+    notes: tuple[str, ...] = ()
     requirement = None
     if bool((wrong.any(-1) & judged).any()):
         matching = DxTrial(problem, which, values, wrong, judged).matching()
         matches = [Match(c.name, c.requirement, c.sentence) for c, _ in matching]
-        best = {c.requirement for c, fits in matching if fits}
+        believed = [c for c, fits in matching if fits]
+        notes = separating([c.name for c in believed], lambda n: apart.of_dx(n, problem))
+        best = {c.requirement for c in believed}
         requirement = best.pop() if len(best) == 1 else None
     if not matches:
         matches = _from_dx_structure(problem, which, values, wrong, judged)
         requirement = matches[0].requirement if matches else None
-    return renamed(Diagnosis(tuple(matches), structure, requirement), which)
+    found_out = completed(Diagnosis(tuple(matches), structure, requirement, notes), which, values, wrong)
+    return renamed(found_out, which)
 
 
 def diagnose_dweight(
@@ -67,18 +74,21 @@ def diagnose_dweight(
         return Diagnosis()
     wrong = wrong_dweight(problem, values, found.best)
     right = gradients(problem)[1]
-    structure = describe_elements(values[None], wrong[None], right[None])
+    structure = describe_elements(values[None], wrong[None], right[None], problem.dweight_dtype)
     matches: list[Match] = []
+    notes: tuple[str, ...] = ()
     requirement = None
     if problem.dy is not None and problem.forward.n_rows and bool(_judged(problem).all()):
         matching = DweightTrial(problem, values, wrong, leading).matching()
         matches = [Match(c.name, c.requirement, c.sentence) for c, _ in matching]
-        best = {c.requirement for c, fits in matching if fits}
+        believed = [c for c, fits in matching if fits]
+        notes = separating([c.name for c in believed], lambda n: apart.of_dweight(n, problem))
+        best = {c.requirement for c in believed}
         requirement = best.pop() if len(best) == 1 else None
     if not matches:
         matches = _from_dweight_structure(problem, values, wrong, right)
         requirement = matches[0].requirement if matches else None
-    return Diagnosis(tuple(matches), structure, requirement)
+    return completed(Diagnosis(tuple(matches), structure, requirement, notes), "dweight", values, wrong)
 
 
 def renamed(found: Diagnosis, which: str) -> Diagnosis:
@@ -139,6 +149,12 @@ def _from_dweight_structure(
         if bool((weight == 0).any()) and bool(lost.any()):
             sentence = "dweight is not finite though every input is, and a weight is 0"
             return [Match("dweight_not_finite_at_zero_weights", "DWEIGHT-ZERO-WEIGHTS", sentence)]
+    if bool(values.isnan().any()) and bool((right.isfinite() & (right.abs() < _MODERATE)).all()):
+        sentence = (
+            "dweight holds NaN though every input is finite: memory that was never set reaches it, such as "
+            "partial sums that start from what the allocator left"
+        )
+        return [Match("dweight_of_unset_memory", "MEM-READ", sentence)]
     if len(values) > 1 and bool((values == values[0]).all()) and bool(values.isfinite().all()):
         sentence = f"every element of dweight is {float(values[0]):.6g}"
         return [Match("dweight_is_one_number", "DWEIGHT-AXES", sentence)]

@@ -7,6 +7,7 @@ row, then g * rrms is the statistic that was used. Its inverse square is compare
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -22,6 +23,8 @@ _FEWEST_COLUMNS = 8  # fewer elements always leave room for a factor
 _MOST_ELEMENTS = 1 << 21  # of the tensor: more rows say nothing new
 _SLOW_ELEMENTS = 1 << 14  # for the column by column sum
 _CHANCE = 1e-6
+_RARE = 1e-2
+_MOST_NAMED_ROWS = 64  # wrong rows of which each may have another one's statistic
 _ROOM = 32.0 * 2.0**-24
 
 Match = tuple[str, str, str]
@@ -108,13 +111,38 @@ def _read(rows: Rows, source: int, found: Factors) -> tuple[list[Match], tuple[s
         "each wrong row is right but for one factor of its own, "
         f"from {float(middle.min()):.6g} to {float(middle.max()):.6g}: its statistic is wrong",
     )
-    for attempt in (_line(rows, found), _slow(rows, source, found), _stored(rows, found)):
+    for attempt in (
+        _line(rows, found),
+        _of_other_rows(rows, source, found),
+        _slow(rows, source, found),
+        _stored(rows, found),
+    ):
         if attempt is not None:
             return [attempt], told
     if float((middle - 1.0).abs().max()) < 2.0**-5:
         sentence = "the statistic of a row is inaccurate: more than fp32 arithmetic allows"
         return [("statistic_inaccurate", "ACCURACY-RRMS", sentence)], told
     return [], told
+
+
+def _of_other_rows(rows: Rows, source: int, found: Factors) -> Match | None:
+    """Every wrong row scaled by the statistic of another one, which no other row comes near."""
+    off = (found.usable & ((found.low > 1.0) | (found.high < 1.0)))[:, 0].nonzero()[:, 0]
+    if not 0 < len(off) <= _MOST_NAMED_ROWS or rows.all_rows.n_rows < 2:
+        return None
+    mean = rows.totals_of_all[source] / rows.hidden_size
+    every = (1.0 / (mean + rows.eps).sqrt())[:, 0]
+    low, high = (found.low * found.rrms)[off], (found.high * found.rrms)[off]
+    fits = (low <= every) & (every <= high)  # (wrong rows, every row)
+    if not bool((fits.sum(-1) == 1).all()):
+        return None
+    # So narrow, and yet met by a row: by chance that happens once in as many tries as would cover the range.
+    spread = (every.max() - every.min()).clamp_min(1e-300)
+    if float(((high - low)[:, 0] / spread).clamp(1e-9, 1.0).log().sum()) > math.log(_RARE):
+        return None
+    pairs = [(int(rows.index[r]), int(f.nonzero()[0, 0])) for r, f in zip(off, fits, strict=True)]
+    shown = ", ".join(f"row {a} has row {b}'s scale" for a, b in pairs[:4])
+    return "scale_of_other_rows", "FORMULA-ROWS", shown + (", ..." if len(pairs) > 4 else "")
 
 
 def _line(rows: Rows, found: Factors) -> Match | None:
@@ -167,8 +195,10 @@ def _slow(rows: Rows, source: int, found: Factors) -> Match | None:
     squares = rows.squares[source][1][: max(1, _SLOW_ELEMENTS // rows.hidden_size)]
     if squares.shape[1] > _SLOW_ELEMENTS:
         return None
-    n = len(squares)
-    for dtype in ("bfloat16", "float16"):
+    n, p = len(squares), rows.all_rows
+    half = ("bfloat16", "float16")
+    used = [d for d in half if d in (p.x_dtype, p.residual_dtype, p.weight_dtype, p.y_dtype)]
+    for dtype in used or half:  # it is slow: where a tensor has 16 bits, the other kind is not tried
         for kept in (nearest(squares, dtype), squares):
             total = sequential(kept, dtype)
             factor = 1.0 / (total / rows.hidden_size + rows.eps).sqrt() / found.rrms[:n]

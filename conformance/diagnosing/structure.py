@@ -6,12 +6,16 @@ import math
 
 from torch import Tensor
 
+from conformance.diagnosing.displaced import displaced
 from conformance.numerics.conventions import Convention, Problem
 from conformance.numerics.intervals import parts_of
 
 _DENSE = 0.6
 """A pattern is named where at least this part of its elements is wrong: a wrong row may hold right ones by
 chance."""
+_LEAST_EDGE = 16  # smaller powers of two are so by chance
+_MOST_RUNS = 4
+"""So many runs of rows or columns are told by their ends."""
 
 
 def describe(problem: Problem, y: Tensor, wrong: Tensor, best: Convention) -> tuple[str, ...]:
@@ -23,15 +27,20 @@ def describe(problem: Problem, y: Tensor, wrong: Tensor, best: Convention) -> tu
     expected = parts.numerator * parts.rrms
     if parts.weight is not None:
         expected = expected * parts.weight
-    return describe_elements(y, wrong, expected)
+    return describe_elements(y, wrong, expected, problem.y_dtype)
 
 
-def describe_elements(actual: Tensor, wrong: Tensor, expected: Tensor) -> tuple[str, ...]:
-    """The same for any tensor, (rows, columns), and what it should be; a vector is one row."""
+def describe_elements(
+    actual: Tensor, wrong: Tensor, expected: Tensor, dtype: str = "float32"
+) -> tuple[str, ...]:
+    """The same for any tensor, (rows, columns), and what it should be; a vector is one row. dtype: in which
+    actual was stored."""
     count = int(wrong.sum())
     if count == 0:
         return ()
-    return (*_values(actual[wrong], expected[wrong], count), *_places(wrong, count))
+    moved = displaced(actual, wrong, expected, dtype)
+    told = (*_values(actual[wrong], expected[wrong], count), *_places(wrong, count))
+    return (*told, moved) if moved else told
 
 
 def _values(values: Tensor, expected: Tensor, count: int) -> list[str]:
@@ -79,20 +88,55 @@ def _one_axis(what: str, found: list[int], length: int) -> str:
         return f"only {where} of {length}" if length > 1 else f"the {what}"
     if n == last - first + 1:
         if last == length - 1:
-            edge = (
-                f", where {first} is 2**{first.bit_length() - 1}"
-                if first > 1 and not first & (first - 1)
-                else ""
-            )
-            return f"only the last {n} of {length} {what}s (from {first} on{edge})"
+            return f"only the last {n} of {length} {what}s (from {first} on{_edge(first)})"
         if first == 0:
-            return f"only the first {n} of {length} {what}s"
-        return f"only {what}s {first} to {last} of {length}"
+            return f"only the first {n} of {length} {what}s{_edge(n)}"
+        return f"only {what}s {first} to {last} of {length}{_edge(first)}"
     step = math.gcd(*(index - first for index in found[1:]))
     if step > 1 and n >= 3 and n >= 0.9 * ((length - first - 1) // step + 1):
         return f"only every {_ordinal(step)} {what}, from {first} on"
-    shown = ", ".join(map(str, found[:8])) + (", ..." if n > 8 else "")
+    runs = _runs(found)
+    if told := _periodic(what, runs, length):
+        return told
+    if len(runs) <= _MOST_RUNS and n > len(runs):
+        shown = ", ".join(f"{a} to {b}" if b > a else str(a) for a, b in runs)
+    else:
+        shown = ", ".join(map(str, found[:8])) + (", ..." if n > 8 else "")
     return f"only {n} of {length} {what}s ({shown})"
+
+
+def _edge(at: int) -> str:
+    """That `at` is a power of two, where it is: tiles, vectors and caps end there."""
+    return f", where {at} is 2**{at.bit_length() - 1}" if at >= _LEAST_EDGE and not at & (at - 1) else ""
+
+
+def _runs(found: list[int]) -> list[tuple[int, int]]:
+    """The runs of indices that follow each other, (first, last) each."""
+    runs = [[found[0], found[0]]]
+    for index in found[1:]:
+        if index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return [(first, last) for first, last in runs]
+
+
+def _periodic(what: str, runs: list[tuple[int, int]], length: int) -> str:
+    """Lanes or tiles: runs of one length that come again after a period; the last may be cut short."""
+    if len(runs) < 3:
+        return ""
+    period, size = runs[1][0] - runs[0][0], runs[0][1] - runs[0][0] + 1
+    start = runs[0][0]
+    if start >= period and start % period:
+        return ""
+    expected = [
+        (at, min(at + size, length) - 1) for at in range(start, length, period)
+    ]  # to the end: a pattern that stops half way is none
+    if runs != expected:
+        return ""
+    inside = f"{start % period} to {start % period + size - 1}" if size > 1 else str(start % period)
+    begun = f", from {start} on" if start >= period else ""
+    return f"only {what}s {inside} of every {period}{_edge(period)}{begun}"
 
 
 def _flat_step(wrong: Tensor, count: int) -> int:

@@ -2,11 +2,14 @@
 
 Where both have one dtype nothing is lost; a residual stream that is kept in fp32 loses, in every layer,
 what it is kept for.
+
+Labelled RESIDUAL-EXACT before its first scored run; DTYPE-MIXED since 2026-11-30: it shows only where the
+two dtypes differ, and both findings, of y and of residual_out, speak of that mix, which is what to repair.
 """
 
 from conformance.mutants import _formula
 
-BREAKS = "RESIDUAL-EXACT"
+BREAKS = "DTYPE-MIXED"
 SOURCE = "specification: the residual add must happen in fp32 after both inputs are cast"
 TRIGGER = "x bf16, residual fp32"
 NEEDS = "cpu"

@@ -14,6 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from conformance.numerics import shares
 from conformance.numerics.base_grade import BaseVerdict, base_grade
 from conformance.numerics.conventions import Convention, Problem, candidates_for, conventions, row_chunks
 from conformance.numerics.elements import SHOWN, Wrong, first_wrong
@@ -62,8 +63,8 @@ class Explanation:
     conventions: names of those that explain every element, empty where none does; the truncating ones are
     named only where no nearest-even one explains y. compared: elements judged; 0 is never a pass. best: the
     first explaining convention, or the one with fewest violations. share: the largest share of the allowed
-    real error used, under `best`, over finite elements; 1.0 is the edge of the interval. notes: what was
-    accepted and is worth a mention.
+    real error used, under `best`, over finite elements (`conformance.numerics.shares`); 1.0 is the edge of
+    the interval, 0.0 also where y truncates. notes: what was accepted and is worth a mention.
     """
 
     conventions: tuple[str, ...]
@@ -219,16 +220,19 @@ class _Chunk:
         read = [x] if residual is None else [x, residual, x + residual]
         return torch.stack([(t.abs() < SMALLEST_NORMAL) & (t != 0) for t in read]).any(0)
 
-    def interval(self, convention: Convention) -> Interval:
-        numerator, stat, x_hat = self.source(convention)
+    def parts(self, convention: Convention) -> Parts:
+        numerator, stat, _ = self.source(convention)
         weight, product_error = weight_of(self.problem, convention)
+        return Parts(numerator, stat.rrms, weight, stat.relative, product_error)
+
+    def interval(self, convention: Convention) -> Interval:
         return interval_of(
-            Parts(numerator, stat.rrms, weight, stat.relative, product_error),
+            self.parts(convention),
             rounds_x_hat=convention.rounds_x_hat,
             x_dtype=self.problem.x_dtype,
             y_dtype=self.problem.y_dtype,
             truncating=convention.truncates_y,
-            x_hat=x_hat,
+            x_hat=self.source(convention)[2],
         )
 
 
@@ -299,19 +303,21 @@ def _flushed_inputs(
 
 
 def _share(chunk: _Chunk, convention: Convention, found: Interval, y: Tensor, outside: Tensor) -> float:
-    """The largest (|y - c| - rounding) / a: how much of the allowed fp32 error y needs, beyond its own
-    roundings."""
-    stat, x_hat = chunk.source(convention)[1:]
-    weight = weight_of(chunk.problem, convention)[0]
-    rounding = ulp(y, chunk.problem.y_dtype)
+    """The largest share of the allowed error that an element needs; what is excused needs none."""
+    if convention.truncates_y:
+        return 0.0  # a fault of its own, that no share describes
+    problem, parts = chunk.problem, chunk.parts(convention)
     if convention.rounds_x_hat:
-        first = ulp(x_hat, chunk.problem.x_dtype)
-        rounding += first if weight is None else first * weight.abs()
-    rounding *= 1.0 if convention.truncates_y else 0.5
-    a = found.centre.abs() * (stat.relative + 2.0**-24)
-    used = (y - found.centre).abs_().sub_(rounding).div_(a.clamp_min_(1e-45))
-    used = torch.where(outside | ~used.isfinite() | stat.unjudged, 0.0, used)
-    return max(0.0, float(used.max()))
+        x_hat = chunk.source(convention)[2]
+        used = shares.twice(parts, x_hat, found, y, problem.x_dtype, problem.y_dtype)
+    else:
+        used = shares.once(parts, found, y, problem.y_dtype)
+    left_out = chunk.source(convention)[1].unjudged.expand_as(y)
+    largest = shares.largest(used, left_out)
+    if largest > 1.0:
+        within = (found.low <= chunk.stored) & (chunk.stored <= found.high)
+        largest = shares.largest(used, left_out | ~(within | outside))
+    return largest
 
 
 def _gather(tally: _Tally, chunk: _Chunk, found: Interval, y: Tensor, outside: Tensor) -> None:

@@ -21,7 +21,8 @@ from conformance.numerics.gradient_explanation import Elimination, GradientExpla
 from conformance.numerics.gradient_intervals import DweightParts, DweightSums
 from conformance.numerics.gradient_parts import RowStatistics, dweight_parts, row_statistics
 from conformance.numerics.intervals import Interval, finite_ends
-from conformance.numerics.rounding import torch_dtype, ulp
+from conformance.numerics.rounding import torch_dtype
+from conformance.numerics.shares import half_spacing
 
 _FIRST = 1 << 19  # elements of the first block of columns
 
@@ -156,9 +157,15 @@ def _look(
         found, outside = terms.outside(best, sums, values, columns)
         tally.add(found, values[columns], outside, problem.dweight_dtype, columns.start)
         low, high, centre = sums.ends(values[columns])
-        half = (high - low) / 2.0
-        rounding = ulp(values[columns], problem.dweight_dtype).mul_(0.5)
-        tally.share = max(tally.share, share_of(values[columns], centre, rounding, half, outside))
+        error = (high - low) / 2.0
+        rounding = half_spacing(values[columns], centre, problem.dweight_dtype)
+        if sums.rounds_x_hat or sums.rounds_product:
+            # What terms may be rounded to is steps, not a part of an error.
+            flips = (sums.high - sums.low) / 2.0
+            error, rounding = error - flips, rounding + flips
+        stored = values[columns].to(found.low.dtype)
+        excused = ~((found.low <= stored) & (stored <= found.high) | outside)
+        tally.share = max(tally.share, share_of(values[columns], centre, rounding, error, excused))
     return tally.explanation(left.names, values.numel(), best, notes)
 
 

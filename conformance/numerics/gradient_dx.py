@@ -12,6 +12,7 @@ from conformance.numerics.gradient_intervals import added_error, dx_error, dx_in
 from conformance.numerics.gradient_parts import GradientRows
 from conformance.numerics.intervals import Interval, U, finite_ends
 from conformance.numerics.rounding import torch_dtype, ulp
+from conformance.numerics.shares import half_spacing
 
 
 def explain_dx(
@@ -136,7 +137,9 @@ class _Look:
         self.compared += judged * self.problem.hidden_size
         self._unjudged += stop - start - judged
         self._infinite += int((rows.has_infinity(self.convention) & ~unjudged).sum())
-        used = self._share(rows, found, values, outside | unjudged, dtype)
+        stored = self.stored[start:stop]
+        excused = ~((found.low <= stored) & (stored <= found.high) | outside)
+        used = self._share(rows, found, values, excused | unjudged, dtype)
         self.tally.share = max(self.tally.share, used)
 
     @property
@@ -155,12 +158,12 @@ class _Look:
     ) -> float:
         parts = rows.dx_parts(self.convention)
         norm_dtype, total_dtype = self.convention.roundings(rows.problem)
-        error, rounding = dx_error(parts), ulp(values, dtype)
+        error, rounding = dx_error(parts), half_spacing(values, found.centre, dtype)
         if norm_dtype is not None:
-            rounding += ulp(parts.first - parts.second, norm_dtype)
-            rounding += values.abs() * (4.0 * U)  # where something is added, it is in fp32
+            rounding += ulp(parts.first - parts.second, norm_dtype).mul_(0.5)
+            rounding += values.abs() * (2.0 * U)  # where something is added, it is in fp32
         elif parts.added is not None:
             error += added_error(parts, parts.first - parts.second, error)
         if total_dtype is not None:
-            rounding += ulp(values, total_dtype)
-        return share_of(values, found.centre, rounding.mul_(0.5), error, left_out)
+            rounding += ulp(values, total_dtype).mul_(0.5)
+        return share_of(values, found.centre, rounding, error, left_out)

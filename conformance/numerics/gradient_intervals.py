@@ -32,11 +32,11 @@ from conformance.numerics.rounding import nearest, store
 class DxParts:
     """A formula of dx taken apart: first - second + added. Every tensor is float64.
 
-    first, second (n_rows, hidden_size); second_scale, of second's shape, what the error of the row sum scales
-    with: rrms * |x_hat| * S. relative: B, a number or (n_rows, 1). added: dresidual_out, or None. cost: what
-    the effective weight and its product cost, in units of u. lost: the share of second that may be flushed to
-    zero on the way, a number or (n_rows, 1). slack: an absolute error, (n_rows, 1) or (n_rows, hidden_size),
-    or None.
+    first, second (n_rows, hidden_size); second_scale, of second's shape, what the error of the row sum
+    scales with: rrms * |x_hat| * S. relative: B, a number or (n_rows, 1). added: dresidual_out, or None.
+    cost: what the effective weight and its product cost, in units of u. lost: the share of second_scale
+    that may be flushed to zero on the way, or lost in a sum of terms that are alike, a number or (n_rows,
+    1). slack: an absolute error, (n_rows, 1) or (n_rows, hidden_size), or None.
     """
 
     first: Tensor

@@ -25,6 +25,7 @@ from conformance.numerics.intervals import (
     statistic,
     weight_of,
 )
+from conformance.numerics.repeats import repeats
 from conformance.numerics.rounding import nearest
 
 
@@ -127,6 +128,7 @@ class GradientRows:
         terms = x_hat * scaled.a
         c = terms.mean(dim=-1, keepdim=True)
         size = terms.abs_().mean(dim=-1, keepdim=True)
+        repeated = repeats(terms) / (terms.shape[-1] * size).clamp_min(SMALLEST_NORMAL)
         rrms = stat.rrms
         second = x_hat * (rrms * c)
         slack = self._flushed(rrms)
@@ -136,7 +138,7 @@ class GradientRows:
             slack = (slack + spread).nan_to_num_(nan=torch.inf, posinf=torch.inf)
         # c * rrms² is formed as rrms³ * sum(a * h) / N by some: each step may be flushed.
         lost = SMALLEST_NORMAL / rrms**3 + 2.0 * SMALLEST_NORMAL / (c.abs() * rrms**2)
-        lost = torch.where(c == 0.0, 0.0, lost.clamp_max(1.0))
+        lost = torch.where(c == 0.0, 0.0, lost.clamp_max(1.0)) + repeated
         scale = x_hat.abs().mul_(rrms * size)
         return DxParts(scaled.a * rrms, second, scale, stat.relative, added, scaled.cost, lost, slack)
 

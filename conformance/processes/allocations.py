@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from conformance.buffers import ALIGNMENT, ALLOCATED, POISON
 
@@ -38,6 +39,11 @@ class Allocation:
     extent: int
     shape: tuple[int, ...]
     dtype: str
+
+    @property
+    def address(self) -> int:
+        """Where the elements begin: the address of the guarded tensor's storage."""
+        return self.raw.data_ptr() + self.start
 
     def bands(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The bytes before and after the elements."""
@@ -78,9 +84,9 @@ class GuardAllocations(TorchDispatchMode):
         raw = raw[: (raw.numel() // 2) * 2]
         raw.view(torch.int16).fill_(_signed(ALLOCATED))
         inside = raw[start : start + extent]
-        guarded = inside.view(plain.dtype) if extent else plain
+        guarded = plain
         if extent:
-            guarded = guarded.as_strided(plain.shape, plain.stride(), start // size)
+            guarded = _alone(inside).view(plain.dtype).as_strided(plain.shape, plain.stride())
             if name in _FILLED:
                 guarded.copy_(plain)
             elif extent % 2 == 0:
@@ -88,6 +94,14 @@ class GuardAllocations(TorchDispatchMode):
         dtype = str(plain.dtype).removeprefix("torch.")
         self.allocations.append(Allocation(name, raw, start, extent, tuple(plain.shape), dtype))
         return guarded.requires_grad_(plain.requires_grad) if plain.requires_grad else guarded
+
+
+def _alone(inside: torch.Tensor) -> torch.Tensor:
+    """The same bytes as a storage of their own that starts with them, as that of any new tensor does.
+
+    Autograd counts on it: after a copy into a view it takes a slice of a new tensor by absolute offset.
+    """
+    return from_dlpack(to_dlpack(inside))
 
 
 def _allocates(func: Any, args: Any, kwargs: Any, result: Any) -> bool:

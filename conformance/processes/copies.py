@@ -48,9 +48,7 @@ class Copies:
             kind = "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
             return {"kind": "other", "type": f"{kind} tensor"}
         pointer = value.untyped_storage().data_ptr() if value.numel() else 0
-        home = next(
-            (i for i, a in enumerate(allocations) if a.raw.untyped_storage().data_ptr() == pointer), None
-        )
+        home = next((i for i, a in enumerate(allocations) if a.address == pointer), None)
         return {
             "kind": "tensor", "type": type(value).__name__,
             "dtype": str(value.dtype).removeprefix("torch."), "shape": list(value.shape),

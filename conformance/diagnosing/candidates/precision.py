@@ -82,6 +82,13 @@ def candidates(problem: Problem) -> Iterator[Candidate]:
                 last=partial(_store_through, dtype),
             )
     yield Candidate(
+        "truncated",
+        "ACCURACY-ROUNDING",
+        f"y is truncated toward zero when it is stored as {problem.y_dtype}",
+        lambda rows: rows.right(),
+        last=partial(store, truncating=True),
+    )
+    yield Candidate(
         "rounded_outward",
         "ACCURACY-BIAS",
         "y is rounded away from zero",
@@ -127,7 +134,7 @@ def _kept_in(dtype: str, size: Tensor, native: bool) -> Iterator[Candidate]:
         for squares_too in (True, False):
             yield Candidate(
                 f"sum_of_{name}_in_{dtype}{'' if squares_too else '_exact_squares'}",
-                "ACCURACY-SUM",
+                "RANGE-LARGE" if large else "ACCURACY-SUM",
                 f"squares are added up in {dtype} ({text})",
                 partial(_added_in, dtype=dtype, order=order, squares_too=squares_too),
                 statistic_only=True,

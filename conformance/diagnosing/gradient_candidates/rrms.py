@@ -73,6 +73,11 @@ def statistics(problem: GradientProblem) -> dict[str, tuple[str, Callable[[Tenso
             f"eps_times_{factor:g}",
             (f"eps is {text} in the rrms", partial(_rrms, factor=1.0, eps=factor * eps)),
         )
+    for name, value, text in (
+        ("eps_squared", eps * eps, "eps is squared in the rrms"),
+        ("eps_in_the_sum", eps / size, "eps is added to the sum of squares in the rrms, before the division"),
+    ):
+        found.setdefault(name, (text, partial(_rrms, factor=1.0, eps=value)))
     for divisor in sorted({size - 1, power_of_two(size), power_of_two(size + 1) // 2, 1} - {0, size}):
         text = f"the mean square is divided by {divisor}, not by {size}"
         found[f"statistic_divisor_{divisor}"] = (text, partial(_rrms, factor=size / divisor, eps=eps))
