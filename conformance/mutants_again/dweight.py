@@ -101,7 +101,7 @@ AGAIN = (
     Again("dweight_zero", r"is 0", op("rounded", reduced=lambda s: 0.0 * s.terms.new_ones(s.size))),
     Again(
         "dweight_drops_the_last_rows",
-        r"blocks of 32, are not added|rows, .* not added",
+        r"not added to dweight|is 0 everywhere",
         op("rounded", reduced=_rows_where(lambda row, n: row < n - n % 32)),
     ),
     Again(

@@ -156,7 +156,7 @@ AGAIN = (
     ),
     Again(
         "dx_projection_divisor_minus_one",
-        r"hidden_size - 1",
+        r"row sum in dx is divided by",
         op(norm=_along(lambda s: s.size / max(1, s.size - 1))),
     ),
     Again(

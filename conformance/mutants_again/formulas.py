@@ -90,7 +90,7 @@ AGAIN = (
         r"ten times too large",
         _norm.op("chunks", stored=True, rrms=_eps(lambda s: s.eps * 10)),
     ),
-    Again("eps_default_large", r"eps is 0\.001", _default(lambda x: 1e-3)),
+    Again("eps_default_large", r"eps is 0\.001|root of eps", _default(lambda x: 1e-3)),
     Again("eps_default_of_dtype", r"machine epsilon of", _default(lambda x: torch.finfo(x.dtype).eps)),
     Again(
         "no_root",

@@ -23,6 +23,7 @@ ORDER = 190
 
 _FEWEST = 32  # values that a number is read off
 _FEWEST_ROWS = 3
+_CLEAR = 4.0  # times the error
 _EXPONENTS = (-14.0, 1.0)
 _GRID = 61
 _REFINED = 40
@@ -39,7 +40,7 @@ def measured_dx(setting: Setting, values: Tensor, dtype: str) -> Iterator[DxCand
     error = _readable(dtype, int(usable.sum()))
     right = (form.first - form.second).where(usable, 0.0)
     factor = float((right * actual.where(usable, 0.0)).sum() / right.square().sum().clamp_min(1e-300))
-    if abs(factor - 1.0) > 2.0 * error:
+    if abs(factor - 1.0) > _CLEAR * error:
         sentence = f"it is right but for the factor {factor:.6g}"
         yield DxCandidate(
             "gradient_scaled", "DX-ACCURACY", sentence, partial(_scaled, factor=factor, error=error)
@@ -51,6 +52,8 @@ def measured_dx(setting: Setting, values: Tensor, dtype: str) -> Iterator[DxCand
         ("eps_measured_in_front", _cost_in_front(setting, right, actual.where(usable, 0.0))),
     ):
         eps = _lowest(cost)
+        if not _matters(setting.source.mean, setting.rows.eps, eps, error):
+            continue
         sentence = f"in dx eps acts as about {eps:.3g}, but should be {setting.rows.eps:g}"
         build = partial(_eps, eps=eps, error=error, again=name == "eps_measured")
         yield DxCandidate(name, "DX-RRMS", sentence, build)
@@ -99,6 +102,8 @@ def measured_dweight(reading: Reading, values: Tensor) -> Iterator[DweightCandid
 
     eps = _lowest(cost)
     error = _readable(reading.columns.problem.dweight_dtype, len(values))
+    if not _matters(mean, reading.columns.problem.forward.eps, eps, error):
+        return
     sentence = (
         f"in dweight eps acts as about {eps:.3g}, but should be {reading.columns.problem.forward.eps:g}"
     )
@@ -109,6 +114,13 @@ def measured_dweight(reading: Reading, values: Tensor) -> Iterator[DweightCandid
 def _readable(dtype: str, count: int) -> float:
     """The relative error of a factor that is read off `count` values stored in dtype."""
     return 6.0 * 2.0 ** -MANTISSA[dtype] / math.sqrt(count) + 2.0**-22
+
+
+def _matters(mean: Tensor, right: float, eps: float, error: float) -> bool:
+    """Whether the other eps changes most rows by clearly more than what can be read off: else it explains
+    noise, which any number does."""
+    ratio = ((mean + right) / (mean + eps)).sqrt()
+    return float((ratio - 1.0).abs().median()) > _CLEAR * error
 
 
 def _lowest(cost: Callable[[float], float]) -> float:
