@@ -163,7 +163,7 @@ def _forward(call, tensors, q):
     else:
         positional, named = bind(call, arguments)
         result = function(*positional, **named)
-    slots = result if isinstance(result, tuple) else (result,)
+    slots = result if isinstance(result, (tuple, list)) else (result,)
     return dict(zip(call.returns, slots, strict=True))
 
 
@@ -270,6 +270,9 @@ def first_complaint(spec: str, asked: list[Question], right: bool, eager: bool) 
 def _cannot_be_asked(q: Question, mode: str, call: Call) -> bool:
     eps = call.parameter("eps")
     if q.eps is None and (eps is None or eps.required):
+        return True
+    out = call.parameter("out")
+    if out is not None and out.required:  # filled under no_grad
         return True
     if mode == "residual_in_place" or (q.offset and call.parameter("weight_offset") is None):
         return True

@@ -67,7 +67,8 @@ def of_the_day(runs: Sequence[Run], spec: str, rotation: int) -> list[Run]:
     """What a variant is asked in one rotation, cheapest first."""
     by_cost = sorted(runs, key=lambda r: (_elements(r), r.id))
     forward, training = ([r for r in by_cost if r.trains is trains] for trains in (False, True))
-    aimed = [r for w in variants.warns(spec.partition(":")[2]) for r in _aimed(training, w)]
+    warned = variants.warns(spec.partition(":")[2])
+    aimed = [r for w in warned for r in _aimed([*forward, *training], w)]
     spread = [
         *rotated(forward, SPREAD, rotation, spec),
         *rotated(training, TRAINING_SPREAD, rotation, spec),

@@ -140,7 +140,8 @@ class Server:
             if record["status"] == "returned":
                 slots = slots_of(result)
                 record["returns"] = [copies.slot(s, allocations) for s in slots]
-                record["values"] = dict(zip(call.returns, slots, strict=False))
+                written = {o: tensors[role] for role, o in call.mutates.items() if role in tensors}
+                record["values"] = {**written, **dict(zip(call.returns, slots, strict=False))}
                 if training is not None:
                     training.forward_done(slots)
         if training is not None and step["backward"] and record["status"] == "returned":
@@ -203,10 +204,11 @@ class Server:
 
 def _feed(plan: dict[str, str], tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> None:
     """Make the outputs of one call the inputs of the next; what works in place has done so already."""
-    for role, output in plan.items():
-        value = values.get(output)
-        if is_plain(value) and value.shape == tensors[role].shape:
-            tensors[role].copy_(value)
+    fed = {role: values.get(output) for role, output in plan.items()}
+    # Copies: what one input is fed may lie in the memory of another.
+    fresh = {r: v.clone() for r, v in fed.items() if is_plain(v) and v.shape == tensors[r].shape}
+    for role, value in fresh.items():
+        tensors[role].copy_(value)
 
 
 def _describe(error: BaseException) -> dict[str, Any]:
