@@ -84,7 +84,7 @@ class Certification:
         if implementation is None:
             return []
         asked = selected(self.cases, self.options.profile, implementation.calls)
-        return [r for r in asked if _matches(r.id, self.options.only)]
+        return [r for r in asked if matches(r.id, self.options.only)]
 
     # --- collecting ------------------------------------------------------------------------------------
 
@@ -176,7 +176,7 @@ def missing_words(loaded: Loaded) -> str:
     return f"cannot be loaded: {loaded.message}"
 
 
-def _matches(run_id: str, globs: Sequence[str]) -> bool:
+def matches(run_id: str, globs: Sequence[str]) -> bool:
     """Whether a run is wanted. Only * and ? are special: run ids hold brackets."""
     escaped = [g.replace("[", "[[]") for g in globs]
     return not globs or any(fnmatch.fnmatchcase(run_id, g) for g in escaped)

@@ -2,21 +2,19 @@
 
 Every mutant and variant goes the way of any --impl: a worker, the bundled cases, the judge. The quick score
 asks a mutant first the runs written for the requirement that it breaks, then the rest until something fails:
-training runs where its fault is one of the backward, forward runs elsewhere. A variant is asked a spread of
-both. The full score asks everything. A right variant that fails, or is not warned for what it says of itself,
+training runs where its fault is one of the backward, forward runs elsewhere. What variants are asked, and the
+full score, are `conformance.matrix`. A right variant that fails, or is not warned for what it says of itself,
 a mutant that does not fail, or too many misnamed ones fail the score.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance import load, mutants, variants
+from conformance import load, mutants
 from conformance.bench import Bench, this_machine
 from conformance.model import GRADIENT_OF, Implementation, Requirement, Run, Verdict
 from conformance.plan import selected
@@ -83,42 +81,36 @@ class Score:
         return "caught, but named otherwise" if self.caught else "SURVIVED"
 
 
-def score_one(spec: str, expected: str, device: str, full: bool) -> Score:
-    """Run one implementation through the bundled cases."""
+def score_mutant(spec: str, expected: str, device: str) -> Score:
+    """Ask one mutant, `mutant:NAME`, the runs aimed at what it breaks, then the others until one fails."""
     started = time.perf_counter()
     requirements = load.requirements()
     bench = Bench(this_machine(device), "strict", requirements, timeout=60.0, paths=[str(Path.cwd())])
     try:
         loaded = bench.load(spec)
         if loaded.implementation is None:
-            failed = int(bool(expected))  # what cannot be called is never certified
-            return Score(spec, expected, 0, failed, (expected,) * failed, 0, loaded.message, (),
-                         time.perf_counter() - started, "" if expected else loaded.message)  # fmt: skip
+            # What cannot be called is never certified.
+            seconds = time.perf_counter() - started
+            return Score(spec, expected, 0, 1, (expected,), 0, loaded.message, (), seconds)
         runs = selected(load.load([load.bundled()]), "default", loaded.implementation.calls)
-        verdicts: list[Verdict] = []
-        first, rest = _ordered(runs, spec)
-        for run in first if not full else runs:
-            verdicts.append(bench.verdict(spec, run))
+        first, rest = ordered(runs, spec)
+        verdicts = [bench.verdict(spec, run) for run in first]
         # Some faults show in no single run, only in how several compare.
-        result = _concluded(loaded.implementation, verdicts, requirements)
+        result = concluded(loaded.implementation, verdicts, requirements)
         caught = any(f.severity == "fail" for f in result.findings)
-        for run in rest if not full and expected and not caught else ():
+        for run in rest if not caught else ():
             if any(v.failed for v in verdicts):
                 break
             verdicts.append(bench.verdict(spec, run))
-        result = _concluded(loaded.implementation, verdicts, requirements)
+        result = concluded(loaded.implementation, verdicts, requirements)
     finally:
         bench.close()
-    bad = [v for v in verdicts if v.verdict in ("fail", "crash", "broken")]
+    bad = [v for v in verdicts if v.verdict in ("fail", "crash")]  # what broke in the suite caught nothing
     overall = [f for f in result.findings if f.severity == "fail"]
-    warned = {f.requirement for v in verdicts for f in v.findings if f.severity == "warn"}
-    warned |= {f.requirement for f in result.findings if f.severity == "warn"}
     shown = f"{bad[0].run}: {(bad[0].failed[0].message if bad[0].failed else bad[0].reason)}" if bad else ""
     return Score(
         spec, expected, len(verdicts), len(bad) + len(overall), result.named,
         sum(v.verdict == "warn" for v in verdicts), shown, result.diagnosis, time.perf_counter() - started,
-        unwarned=tuple(w for w in _warns(spec) if w not in warned),
-        shares=() if expected else largest_shares(verdicts),
     )  # fmt: skip
 
 
@@ -133,47 +125,43 @@ def largest_shares(verdicts: Iterable[Verdict]) -> tuple[Share, ...]:
     return tuple(found[output] for output in ("y", *GRADIENT_OF.values()) if output in found)
 
 
-def _concluded(
+def concluded(
     implementation: Implementation, verdicts: Sequence[Verdict], requirements: Mapping[str, Requirement]
 ) -> ImplementationResult:
+    """The conclusion over what was asked, which is not all there is."""
     return conclude(
         implementation.name, verdicts, requirements, complete=False, profile="default", declared={},
         modes=list(implementation.calls),
     )  # fmt: skip
 
 
-def _warns(spec: str) -> tuple[str, ...]:
-    """What a right variant says that it should be warned for."""
-    kind, _, name = spec.partition(":")
-    return variants.warns(name) if kind == "variant" else ()
-
-
-def _ordered(runs: Sequence[Run], spec: str) -> tuple[list[Run], list[Run]]:
-    """(the runs to ask first, the others), cheapest first within each kind."""
-    by_cost = sorted(runs, key=lambda r: (_elements(r), r.id))
-    forward, training = ([r for r in by_cost if r.trains is trains] for trains in (False, True))
-    kind, _, name = spec.partition(":")
-    if kind == "variant":
-        aimed = [r for w in _warns(spec) for r in _aimed(by_cost, w)]
-        spread = [*_spread(forward, SPREAD), *_spread(training, TRAINING_SPREAD), *aimed]
-        return list({r.id: r for r in spread}.values()), []
-    label = mutants.label(name)
+def ordered(runs: Sequence[Run], spec: str) -> tuple[list[Run], list[Run]]:
+    """(the runs to ask a mutant first, the others), cheapest first within each kind."""
+    forward, training = by_cost(runs)
+    label = mutants.label(spec.partition(":")[2])
     asked, other = (training, forward) if label.backward else (forward, [])
     plain = [*_plain(asked)[:NEUTRAL], *_plain(other)[:BOTH]]
-    aimed = _aimed([r for r in asked if not (r.trains and _elements(r) > LARGE)], label.breaks)
-    first = {r.id: r for r in (*aimed, *plain)}
+    hits = aimed([r for r in asked if not (r.trains and elements(r) > LARGE)], label.breaks)
+    first = {r.id: r for r in (*hits, *plain)}
     rest = [r for r in (*asked, *other) if r.id not in first]
     return list(first.values()), sorted(rest, key=lambda r: label.breaks not in r.requirements)
 
 
-def _elements(run: Run) -> int:
+def by_cost(runs: Sequence[Run]) -> tuple[list[Run], list[Run]]:
+    """(forward runs, training runs), each the cheapest first."""
+    cheapest = sorted(runs, key=lambda r: (elements(r), r.id))
+    return [r for r in cheapest if not r.trains], [r for r in cheapest if r.trains]
+
+
+def elements(run: Run) -> int:
+    """The elements of x: what a run costs, roughly."""
     return run.n_rows * run.hidden_size
 
 
-def _aimed(runs: Sequence[Run], requirement: str) -> list[Run]:
+def aimed(runs: Sequence[Run], requirement: str) -> list[Run]:
     """Those written for a requirement, spread over their costs."""
-    aimed = [r for r in runs if requirement in r.requirements]
-    return aimed[:: max(1, len(aimed) // AIMED)]
+    found = [r for r in runs if requirement in r.requirements]
+    return found[:: max(1, len(found) // AIMED)]
 
 
 def _plain(runs: Sequence[Run]) -> list[Run]:
@@ -184,49 +172,6 @@ def _plain(runs: Sequence[Run]) -> list[Run]:
 
 def _all_gradients(run: Run) -> bool:
     return set(run.gradients) == set(run.dtypes) and (run.mode == "none" or len(run.upstream) == 2)
-
-
-def _spread(runs: Sequence[Run], number: int) -> list[Run]:
-    return list(runs)[:: max(1, len(runs) // number)]
-
-
-def score(
-    names: Iterable[str] = (),
-    *,
-    device: str = "auto",
-    full: bool = False,
-    jobs: int = 2,
-    told: Callable[[str], None] = lambda line: None,
-) -> list[Score]:
-    """Score the mutants and variants named (`mutant:NAME`), or all; in `jobs` processes.
-
-    told: gets a line of progress after each. Raises ValueError for an unknown name.
-    """
-    wanted = {f"mutant:{n}": mutants.label(n).breaks for n in mutants.names()}
-    wanted.update({f"variant:{n}": "" for n in variants.names()})
-    names = list(names)
-    unknown = [n for n in names if n not in wanted]
-    if unknown:
-        hint = "write mutant:NAME or variant:NAME"
-        raise ValueError(f"{unknown[0]!r} is neither a mutant nor a variant; {hint}")
-    gpu = this_machine(device).device != "cpu"
-    shown = [n for n in names or wanted if gpu or not _needs_gpu(n)]
-    chosen = {n: wanted[n] for n in shown}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        pending = [pool.submit(score_one, spec, breaks, device, full) for spec, breaks in chosen.items()]
-        scores = []
-        for job in as_completed(pending):
-            scores.append(job.result())
-            last = scores[-1]
-            what = f"{last.outcome}, {last.asked} runs, {last.seconds:.0f} s"
-            told(f"{len(scores)}/{len(chosen)} {last.spec}: {what}")
-    return sorted(scores, key=lambda s: s.spec)
-
-
-def _needs_gpu(spec: str) -> bool:
-    kind, _, name = spec.partition(":")
-    return kind == "mutant" and mutants.label(name).needs == "gpu"
 
 
 def good(scores: Sequence[Score]) -> bool:

@@ -35,9 +35,11 @@ def run(options: argparse.Namespace) -> int:
     found = measure(options.names, suites, elements=options.elements, jobs=options.jobs, told=_progress)
     own = None
     if options.with_own:
-        from conformance.score import score
+        from conformance.matrix.quick import quick
+        from conformance.matrix.rotation import today
 
-        own = score([m.spec for m in found], device="cpu", jobs=options.jobs, told=_progress)
+        names = [m.spec for m in found]
+        own = quick(names, rotation=today(), device="cpu", jobs=options.jobs, told=_progress)
     print(tables(found, suites, elements=options.elements, own=own))
     details = [rejected(found), missed(found) if options.missed else ""]
     print("".join(f"\n{text}\n" for text in details if text), end="")

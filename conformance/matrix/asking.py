@@ -10,13 +10,14 @@ from pathlib import Path
 
 from conformance import load, variants
 from conformance.bench import Bench, this_machine
-from conformance.certification import _matches
+from conformance.certification import matches
 from conformance.matrix.lines import KILLS, Block, Closing, RunLine
 from conformance.matrix.names import source
 from conformance.model import SHORT_DTYPE, Implementation, Requirement, Run, Verdict
 from conformance.plan import forward_only, selected
-from conformance.reporting.conclude import ImplementationResult, conclude
+from conformance.reporting.conclude import ImplementationResult
 from conformance.reporting.naming import name_failures
+from conformance.score import concluded
 
 PROFILE = "default"
 """The profile that is asked: it alone has to kill every mutant."""
@@ -58,17 +59,14 @@ def ask(spec: str, device: str, choose: Callable[[Sequence[Run]], Sequence[Run]]
         verdicts = tuple(bench.verdict(spec, run) for run in runs)
     finally:
         bench.close()
-    result = conclude(
-        found.name, verdicts, requirements, complete=False, profile=PROFILE, declared={},
-        modes=list(found.calls),
-    )  # fmt: skip
+    result = concluded(found, verdicts, requirements)
     return Asked(found, "", verdicts, result, time.perf_counter() - started)
 
 
 def ask_all(spec: str, expected: str, device: str, only: Sequence[str], threads: int) -> Block:
     """One block of the matrix: all runs, or those that match `only`."""
     made_of = source(spec)  # before it is imported
-    asked = ask(spec, device, lambda runs: [r for r in runs if _matches(r.id, only)], threads)
+    asked = ask(spec, device, lambda runs: [r for r in runs if matches(r.id, only)], threads)
     if asked.implementation is None or asked.result is None:
         named = (expected,) if expected else ()  # what cannot be called is never certified
         closing = Closing(

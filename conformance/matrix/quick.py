@@ -12,7 +12,7 @@ from conformance.matrix.asking import ask, unwarned
 from conformance.matrix.names import chosen, known, longest_first
 from conformance.matrix.rotation import rotated
 from conformance.model import Run
-from conformance.score import SPREAD, TRAINING_SPREAD, Score, _aimed, _elements, largest_shares, score_one
+from conformance.score import SPREAD, TRAINING_SPREAD, Score, aimed, by_cost, largest_shares, score_mutant
 
 
 def quick(
@@ -35,7 +35,7 @@ def quick(
     scores: list[Score] = []
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         pending = [
-            pool.submit(score_one, spec, breaks[spec], device, False)
+            pool.submit(score_mutant, spec, breaks[spec], device)
             if breaks[spec]
             else pool.submit(score_variant, spec, device, rotation)
             for spec in names
@@ -65,13 +65,11 @@ def score_variant(spec: str, device: str, rotation: int) -> Score:
 
 def of_the_day(runs: Sequence[Run], spec: str, rotation: int) -> list[Run]:
     """What a variant is asked in one rotation, cheapest first."""
-    by_cost = sorted(runs, key=lambda r: (_elements(r), r.id))
-    forward, training = ([r for r in by_cost if r.trains is trains] for trains in (False, True))
+    forward, training = by_cost(runs)
     warned = variants.warns(spec.partition(":")[2])
-    aimed = [r for w in warned for r in _aimed([*forward, *training], w)]
     spread = [
         *rotated(forward, SPREAD, rotation, spec),
         *rotated(training, TRAINING_SPREAD, rotation, spec),
-        *aimed,
+        *(r for w in warned for r in aimed([*forward, *training], w)),
     ]
     return list({r.id: r for r in spread}.values())

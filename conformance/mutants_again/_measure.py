@@ -74,13 +74,13 @@ def measure_one(number: int, device: str) -> Named:
                 return Named(number, again.mutant, breaks, (), (), None, (), (), 0, 0,
                              time.perf_counter() - started, loaded.message)  # fmt: skip
             runs = selected(load.load([load.bundled()]), "default", loaded.implementation.calls)
-            first, rest = score._ordered(runs, f"mutant:{again.mutant}")
+            first, rest = score.ordered(runs, f"mutant:{again.mutant}")
             verdicts = [bench.verdict(spec, run) for run in first[::STRIDE]]
             for run in (*first[1::STRIDE], *rest):
                 if sum(bool(v.failed) for v in verdicts) >= FEWEST:
                     break
                 verdicts.append(bench.verdict(spec, run))
-            result = score._concluded(loaded.implementation, verdicts, requirements)
+            result = score.concluded(loaded.implementation, verdicts, requirements)
         finally:
             bench.close()
     broken = [v.reason for v in verdicts if v.verdict == "broken"]

@@ -103,8 +103,9 @@ def _readable(runs: Mapping[str, Run], path: Path) -> dict[str, Kill]:
 def record_one(spec: str, breaks: str) -> Kill:
     """Ask one until it is named for what it breaks, or what the quick score asks is over."""
     from conformance.bench import Bench, this_machine
+    from conformance.matrix.quick import of_the_day
     from conformance.plan import selected
-    from conformance.score import _ordered
+    from conformance.score import ordered
 
     requirements = load.requirements()
     bench = Bench(this_machine("cpu"), "strict", requirements, timeout=60.0, paths=[str(Path.cwd())])
@@ -114,13 +115,15 @@ def record_one(spec: str, breaks: str) -> Kill:
             return Kill(spec, breaks, "", ())
         by_id = bundled_runs()
         asked = selected(load.load([load.bundled()]), "default", implementation.calls)
-        first, rest = _ordered(asked, spec)
-        if spec.startswith("variant:"):  # it is to be warned, which the spread of the score need not show
+        if not spec.startswith("variant:"):
+            first, rest = ordered(asked, spec)
+        else:  # it is to be warned, which the spread of the score need not show
             aimed = sorted(
                 (run for run in asked if breaks in run.requirements),
                 key=lambda r: (r.n_rows * r.hidden_size, r.id),
             )
-            first = list({run.id: run for run in (*aimed, *first)}.values())
+            first = list({run.id: run for run in (*aimed, *of_the_day(asked, spec, 0))}.values())
+            rest = []
         return _asked(spec, breaks, first, rest, lambda run: bench.verdict(spec, run), by_id, requirements)
     finally:
         bench.close()
