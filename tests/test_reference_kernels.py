@@ -1,4 +1,4 @@
-"""Runs the interpreted_*_kernels.py files in processes of their own and wants every test of them passed."""
+"""Runs the interpreted_*.py test files in processes of their own and wants every test of them passed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.mark.parametrize(
-    "name", ["interpreted_reference_kernels", "interpreted_backward_kernels", "interpreted_autograd"]
+    "name",
+    [
+        "interpreted_reference_kernels",
+        "interpreted_backward_kernels",
+        "interpreted_autograd",
+        "interpreted_second_implementations",
+    ],
 )
-def test_reference_kernels_in_the_interpreter(name):
+def test_kernels_in_the_interpreter(name):
     if not interpreter.supported():
         pytest.skip(str(interpreter.unsupported_reason()))
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))

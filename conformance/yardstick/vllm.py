@@ -26,7 +26,7 @@ SUITE = Suite(
     title="vLLM tests/kernels/core/test_layernorm.py",
     url="https://github.com/vllm-project/vllm",
     commit="041b9f54fd26d63e61b3a24652d91b9ca3dc12e4",
-    date="after 2026-06-24: the day of its commit is not in the copy that was read",
+    date="between 2026-06-24 and 2026-11-29; the exact day was not recorded",
     cases="vllm.yaml",
     rules={
         **{f"vllm/{case}": _WIDE for case in _WEIGHTED},
